@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 import pyflowk
-from pyflowk._calls.prepare import _Checked
-from pyflowk._pipeline import Recorder
+from pyflowk._calls.roads import bind_call
+from pyflowk._program import arguments_of
 
 NUM_CALLS = 4000
 NUM_ROUNDS = 41
@@ -150,15 +150,10 @@ def operator_rows() -> Iterator[Row | Absent]:
 
 def c_function_of(function: Callable[..., Any], *arguments: Any, out: torch.Tensor) -> Callable[[], Any]:
     """The bare C function, whose arguments are ready: what a binding without any checks costs."""
-    recorded = function(*arguments, out=out, stream=Recorder())
-    addresses = {
-        name: tensor.data_ptr()
-        for name, tensor in zip(recorded.names.values(), (*arguments, None))
-        if hasattr(tensor, "data_ptr")
-    }
-    by_address = {key: out.data_ptr() if name == "out" else addresses.get(name) for key, name in recorded.names.items()}
-    ready = [_Checked._filled(one, by_address) for one in recorded.arguments]
-    bare = getattr(recorded.library, recorded.function)
+    bound = bind_call(function, arguments, {"out": out})
+    (step,) = bound.program.steps
+    ready = arguments_of(step, bound.planned_memory())
+    bare = getattr(bound.library, step.function)
     stream = torch.cuda.current_stream().cuda_stream if DEVICE == "cuda" else 0
 
     def call() -> torch.Tensor:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from ._arguments import shown
-from ._pipeline import Listener
+from ._calls.roads import bind_call
 
 _package: Any = import_module(__package__)
 _OPERATORS = sorted(
@@ -40,7 +40,7 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
     function = launching_function(op)
     if "stream" in options:
         raise TypeError("explain takes no stream: nothing is launched")
-    return str(function(*arguments, **options, stream=Listener()))
+    return bind_call(function, arguments, options).explain()
 
 
 def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one path of every call: read the arrays, choose the stream, plan, allocate the output, call C, return the output.
+"""The one path of every call: read the arrays, choose the stream, find or make the Program, allocate the results, run.
 
-An operator is an `Operation`: the names of its array parameters, and a function that makes a `Plan` from the arrays'
-shapes, strides and dtypes. A plan makes the arguments of one C function. Plans are cached per operation, because making
-one takes ten times as long as the call itself.
+An operator is an `Operation`: the names of its array parameters, and a function that makes a `Program` from the arrays'
+shapes, strides and dtypes. Programs are cached per operation, because making one takes ten times as long as the call
+itself. bind() does all of it that reads; explain() and prepare() use what it returns without launching anything.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays.dtypes import dtype_name
-from ._arrays.frameworks import attribute_of
+from ._arrays.device_array import empty
+from ._arrays.dtypes import dtype_like, dtype_name
+from ._arrays.frameworks import is_compiling, operator_calls
 from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
 from ._arrays.kinds import (
     ANYWHERE,
@@ -24,7 +24,7 @@ from ._arrays.kinds import (
     NUMPY,
     OPERANDS,
     After,
-    NeedsOperator,
+    Geometry,
     Signature,
     find_array_kind,
     find_operand_kind,
@@ -32,251 +32,260 @@ from ._arrays.kinds import (
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
-from ._native.errors import FlowkError, different_devices, error_of
+from ._native.errors import different_devices
+from ._program import Memory, Program, explain, run
 
-# The address of an output that is planned for but not allocated: past all memory, aligned as a new array, and inside
-# the range of addresses that the library accepts.
-UNALLOCATED = 1 << 58
-_TEXT_BYTES = 4096
-
-
-def is_compiling() -> bool:
-    """Does torch.compile trace this call? Torch's function takes this one's place where torch is found."""
-    asks_torch = attribute_of("torch", "compiler.is_dynamo_compiling")
-    return asks_torch is not None and bool(asks_torch())
-
-
-class Listener:
-    """Passed as `stream`, makes a function return the plan of its call as text; nothing is launched or allocated."""
-
-
-class Recorder(Listener):
-    """Passed as `stream`, makes a function return its call as a Recorded, or None where that is not one call of a C
-    function; nothing is launched or allocated."""
-
-
-class Recorded(NamedTuple):
-    """The C call that a function would make.
-
-    arguments  without the stream
-    names      the array that each address in `arguments` stands for
-    plan       the Plan's `arguments`, which keeps what they point to
-    out_like   kind, first array, shape, dtype and order (as in Plan) of a new result; None where the caller gives it
-    """
-
-    library: Any
-    function: str
-    arguments: tuple[Any, ...]
-    names: dict[int, str]
-    plan: Any
-    out_like: tuple[Any, ...] | None
-
-
-class Plan(NamedTuple):
-    """What the arrays' shapes, strides and dtypes determine about a call.
-
-    function   name of the C function
-    arguments  (pointers of the inputs, pointer of the output, values, stream) -> the C arguments
-    out_shape  shape of a new output
-    out_dtype  dtype of a new output
-    order      dimensions of a new output from the outermost in memory to the innermost; None is C order
-    steps      None, or (Readings, Call) -> result: replaces the allocation and the C call
-    """
-
-    function: str
-    arguments: Callable[[Sequence[Any], int, tuple[Any, ...], Any], tuple[Any, ...]]
-    out_shape: tuple[int, ...]
-    out_dtype: Any
-    order: tuple[int, ...] | None = None
-    steps: Callable[[Readings, Call], Any] | None = None
+# Addresses of results and temporaries that are planned for but not allocated: past all memory, aligned as new arrays,
+# and inside the range of addresses that the library accepts.
+_UNALLOCATED = 1 << 58
 
 
 class Operation:
-    """`plan(signatures, out_signature, options)` makes the Plan of a call on parameters called `names`.
+    """`plan(signatures, outs, options)` makes the Program of a call on arrays called `names`, the last ones of which
+    may be None, and numbers called `parameters`, for geometries `outs` of what the caller gives for `out_names`. The
+    call returns the first `num_results` of these; a list of all of them if that is None.
+
+    With `context`, a function of the device's library, `plan` may return None if the Program depends on that too; then
+    it is called with context(library) as a fourth argument.
 
     The attribute `plan` is that function with a cache. For speed it takes the geometry of all inputs as one flat tuple,
-    (shape, strides, dtype, shape, strides, dtype, ...), and returns the Plan as a plain tuple.
+    (shape, strides, dtype, shape, strides, dtype, ...).
 
     With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
+    `operator` is the name of its operator in a framework that must see calls; "" if it has none.
     """
 
     takes_scalars = False  # NumPy scalars alone, as NumPy's functions do
 
-    __slots__ = ("functions", "kind_of", "names", "out_name", "plan", "takes_numbers", "torch_road")
+    __slots__ = (
+        *("context", "kind_of", "names", "num_results", "operator", "out_names", "parameters", "plan"),
+        "takes_numbers",
+    )
 
     def __init__(
-        self, names: tuple[str, ...], plan: Callable[..., Plan], out_name: str = "out", *, takes_numbers: bool = False
+        self,
+        names: tuple[str, ...],
+        plan: Callable[..., Program | None],
+        *,
+        parameters: tuple[str, ...] = (),
+        out_names: tuple[str, ...] = ("out",),
+        num_results: int | None = 1,
+        context: Callable[[Any], Any] | None = None,
+        takes_numbers: bool = False,
+        operator: str = "",
     ) -> None:
-        self.names = names
-        self.out_name = out_name
+        self.names, self.parameters, self.out_names = names, parameters, out_names
+        self.num_results, self.operator = num_results, operator
+        self.context = context
         self.takes_numbers = takes_numbers
         self.kind_of = find_operand_or_list_kind if takes_numbers else find_operand_kind
         # One entry is about 2 KB.
         self.plan = functools.lru_cache(maxsize=4096)(
-            lambda geometry, out, options: tuple(plan(signatures_of(geometry), out, options))
+            lambda geometry, outs, options, *context: plan(signatures_of(geometry), outs, options, *context)
         )
-        self.functions: dict[int | None, Callable[..., int]] = {}  # the C function by device
-        self.torch_road: Callable[..., Any] | None = None  # the call of its operator in torch.ops.flowk: road.py
 
 
-class Readings(NamedTuple):
-    """What was read from a call's arrays. The pointer of a number is the number itself, its signature is its type."""
-
-    library: Any
-    source: Any  # the kind of the first array, and of the result
-    x: Any  # the first array
-    stream: int
-    device: int | None
-    pointers: Sequence[Any]
-    signatures: tuple[Signature, ...]
-    out_pointer: int
-    out_signature: Signature | None
-    afters: list[After]  # to be called by the steps, with the stream, once the work is enqueued
-
-
-class Call(NamedTuple):
-    """What was passed to call()."""
+class Request(NamedTuple):
+    """A call but for where it writes and on which stream: arrays, and where the plan takes them numbers or None;
+    `options`, which the plan depends on besides; the values of the operation's parameters."""
 
     operation: Operation
     inputs: tuple[Any, ...]
-    out: Any
-    stream: Any
-    options: Any
-    values: tuple[Any, ...]
+    options: Any = None
+    values: tuple[Any, ...] = ()
 
 
-def call(
-    operation: Operation,
-    x: Any,
-    others: tuple[Any, ...],
-    out: Any,
-    stream: Any,
-    options: Any = None,
-    values: tuple[Any, ...] = (),
-) -> Any:
-    """Runs `operation` on x and `others`: arrays, and where its plan takes them numbers or None.
+class Bound(NamedTuple):
+    """A call that was read and planned: all that is left is to allocate what the caller does not give, and to run."""
 
-    `options` are what the plan depends on besides the arrays; `values` are passed on as they are. Returns `out`, or
-    where that is None a new array of the first array's kind; with a Listener as `stream` the plan as text.
+    request: Request
+    program: Program
+    library: Any
+    source: Any  # the kind of the first array, and of the results
+    x: Any  # the first array
+    device: int | None
+    stream: int
+    operands: tuple[Any, ...]  # the addresses of the inputs, or the numbers in their place, and the parameters
+    outs: tuple[Any, ...]  # the arrays that the caller gives, or None
+    outputs: tuple[int | None, ...]  # their addresses
+    afters: Sequence[After]  # to be called with the stream once the work is enqueued
+    unwraps: bool = False  # NumPy scalars are given, and so is the result
+
+    def run(self) -> Any:
+        """Allocates and enqueues; the results, which are those that the caller gives or new arrays."""
+        request, program, library, source, x, device, stream, operands, outs, addresses, afters, unwraps = self
+        results, outputs = list(outs), list(addresses)
+        for index, buffer in enumerate(program.results):
+            if results[index] is None and buffer is not None:
+                shape, dtype, order, like = buffer
+                kind, model = (source, x) if like is None else self._like(like)
+                results[index], outputs[index] = new_array(kind, model, shape, dtype, order, device, stream)
+        temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
+        memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
+        if program.launch is None:
+            run(program, library, memory, stream)
+        else:
+            program.launch(program, library, memory, device, stream)
+        del temps  # freed in the stream's order, after the work
+        for after in afters:
+            after(stream)
+        num_results = request.operation.num_results
+        if num_results == 1:
+            result = source.result(x, results[0]) if outs[0] is None else outs[0]
+            return result[()] if unwraps and outs[0] is None and result.ndim == 0 else result
+        returned = [self._returned(results[index], index) for index in range(num_results or len(results))]
+        return returned if num_results is None else tuple(returned)
+
+    def explain(self) -> str:
+        """The plan in words."""
+        return explain(self.program, self.library, self.planned_memory())
+
+    def planned_memory(self) -> Memory:
+        """Outputs and temporaries as if they were allocated."""
+        buffers, num_temps = self.program.results, len(self.program.temps)
+        outputs = [
+            _UNALLOCATED + (index << 57 - len(buffers).bit_length()) if given is None and buffer is not None else given
+            for index, (given, buffer) in enumerate(zip(self.outputs, buffers))
+        ]
+        temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
+        return Memory(self.operands, outputs, temps)
+
+    def _like(self, index: int) -> tuple[Any, Any]:
+        """The kind of an input, and it."""
+        like = self.request.inputs[index]
+        return ARRAYS[type(like)], like
+
+    def _returned(self, array: Any, index: int) -> Any:
+        if self.outs[index] is not None or array is None:
+            return array
+        like = self.program.results[index].like  # type: ignore[union-attr]
+        kind, model = (self.source, self.x) if like is None else self._like(like)
+        return kind.result(model, array)
+
+
+def call(request: Request, outs: tuple[Any, ...] = (None,), stream: Any = None) -> Any:
+    """Runs a request. Returns the arrays of `outs`, or in the place of None new arrays of the first array's kind.
 
     Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
-        return _imported_by_operator()(Call(operation, (x, *others), out, stream, options, values))
-    # Every call takes this path, hence the one long function: it takes about 1 us.
-    try:
-        names = operation.names
-        source, name = ARRAYS.get(type(x)), names[0]
-        before: Any = None
-        inputs, rest = None, others
-        if source is None:
-            inputs = (x, *others)
-            first = _first_array(operation, inputs)
-            if first is None:
-                return _of_scalars(Call(operation, inputs, out, stream, options, values))
-            x, source, name, before = first
-            rest = inputs[len(before[0]) + 1 :]
-        if source.is_intercepted is not None and source.is_intercepted():
-            raise NeedsOperator
-        target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_name)
-        explains = stream is not None and isinstance(stream, Listener)
-        if stream is not None and not explains:
-            handle = stream_handle(stream)
-        elif target is None or source.follows_current_stream:
-            handle = source.stream_of(x)
-        else:
-            handle = target.stream_of(out)
-        pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
-        pointers: tuple[Any, ...] = (pointer,)
-        geometry: tuple[Any, ...] = (shape, strides, dtype)
-        afters = None if after is None else [after]
-        if before is not None:
-            pointers, geometry = (*before[0], pointer), (*before[1], *geometry)
-            if before[2]:
-                _require_numpy(source, before[2][0][0])
-                afters = [*(afters or ()), *(after for _, after in before[2])]
-        if rest:
-            for operand in rest:
-                if operand is None:
-                    pointers, geometry = (*pointers, None), (*geometry, None, None, None)
-                    continue
-                other_name = names[len(pointers)]
-                kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
-                if kind is LIST:
-                    _require_numpy(source, other_name)
-                pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
-                if place is not device and place is not ANYWHERE and place != device:
-                    scalars = tuple(map(host_scalar, inputs or (x, *others), names)) if operation.takes_numbers else ()
-                    if all(new is old for new, old in zip(scalars, inputs or (x, *others))):
-                        raise different_devices(name, device, other_name, place)
-                    return call(operation, scalars[0], scalars[1:], out, stream, options, values)
-                pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
-                if after is not None:
-                    afters = [after] if afters is None else [*afters, after]
-        if target is None:
-            out_pointer, out_signature = UNALLOCATED, None
-        else:
-            out_pointer, shape, strides, dtype, place, after = target.read_out(out, operation.out_name, handle)
-            out_signature = (shape, strides, dtype)
+        return operator_calls().by_operator(request, outs, stream)
+    return call_now(request, outs, stream)
+
+
+def call_now(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
+    """call() where torch.compile does not trace it."""
+    bound = bind(request, outs, stream)
+    return bound.run() if bound.__class__ is Bound else bound.by_operator(request, outs, stream)
+
+
+def bind_plan(request: Request, outs: tuple[Any, ...] = (None,)) -> Bound:
+    """bind() for a plan alone, also of tensors that torch watches: it reads no element."""
+    bound = operator_calls() if is_compiling() else bind(request, outs, None)
+    return bound if bound.__class__ is Bound else bound.bind_plan(request, outs)
+
+
+def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
+    """Reads the arrays, chooses the stream, and finds or makes the Program: a Bound. If a framework must see the call,
+    what makes it: the interceptor of that framework's adapter."""
+    # Every call in Python takes this path, hence the one long function.
+    operation, inputs, options, values = request
+    names = operation.names
+    x, name = inputs[0], names[0]
+    source = ARRAYS.get(type(x))
+    pointers: tuple[Any, ...] = ()
+    geometry: tuple[Any, ...] = ()
+    afters: list[After] = []
+    lists: list[tuple[str, Any]] = []
+    first = 0
+    if source is None:
+        found = _first_array(operation, inputs)
+        if found is None:  # NumPy scalars alone: each is an array of rank 0, and so is the result a scalar
+            arrays = tuple(np.asarray(one) if isinstance(one, np.generic) else one for one in inputs)
+            bound = bind(request._replace(inputs=arrays), outs, stream)
+            return bound._replace(unwraps=True) if bound.__class__ is Bound else bound
+        first, source, pointers, geometry, lists = found
+        x, name = inputs[first], names[first]
+    if source.interceptor is not None and (source.is_intercepted() or source.must_see(x)):
+        return source.interceptor()
+    out = outs[0]
+    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_names[0])
+    if stream is not None:
+        handle = stream_handle(stream)
+    elif target is None or source.follows_current_stream:
+        handle = source.stream_of(x)
+    else:
+        handle = target.stream_of(out)
+    pointer, shape, strides, dtype, device, after = source.read(x, name, handle)
+    pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+    if after is not None:
+        afters.append(after)
+    if lists:
+        _require_numpy(source, lists[0][0])
+        afters.extend(after for _, after in lists)
+    for index in range(first + 1, len(inputs)):
+        operand = inputs[index]
+        if operand is None:
+            pointers, geometry = (*pointers, None), (*geometry, None, None, None)
+            continue
+        other_name = names[index]
+        kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
+        if kind is LIST:
+            _require_numpy(source, other_name)
+        if kind.interceptor is not None and kind.must_see(operand):
+            return kind.interceptor()
+        pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
+        if place is not device and place is not ANYWHERE and place != device:
+            scalars = tuple(map(host_scalar, inputs, names)) if operation.takes_numbers else inputs
+            if all(new is old for new, old in zip(scalars, inputs)):
+                raise different_devices(name, device, other_name, place)
+            return bind(request._replace(inputs=scalars), outs, stream)
+        pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+        if after is not None:
+            afters.append(after)
+    outputs: tuple[int | None, ...] = (None,) * len(outs)
+    out_geometries: tuple[Geometry | None, ...] = outputs  # type: ignore[assignment]
+    if out is not None or len(outs) > 1:
+        for out, out_name in zip(outs, operation.out_names):
+            kind = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, out_name)
+            if kind is not None and kind.interceptor is not None and kind.must_see(out):
+                return kind.interceptor()
+        outputs, out_geometries = _read_outs(operation.out_names, outs, handle, name, device, afters)
+    program = operation.plan(geometry, out_geometries, options)
+    library = native.for_device(device, name)
+    if program is None:
+        assert operation.context is not None
+        program = operation.plan(geometry, out_geometries, options, operation.context(library))
+        assert program is not None
+    return Bound(request, program, library, source, x, device, handle, (*pointers, *values), outs, outputs, afters)
+
+
+def _read_outs(
+    names: tuple[str, ...], outs: tuple[Any, ...], stream: int, name: str, device: int | None, afters: list[After]
+) -> tuple[tuple[int | None, ...], tuple[Geometry | None, ...]]:
+    """The addresses and the geometries of what the caller gives to be written, beside array `name` on `device`."""
+    outputs: list[int | None] = []
+    geometries: list[Geometry | None] = []
+    for out, out_name in zip(outs, names):
+        pointer, geometry = None, None
+        if out is not None:
+            kind = ARRAYS[type(out)]
+            pointer, shape, strides, dtype, place, after = kind.read_out(out, out_name, stream)
             if place is not device and place != device:
-                raise different_devices(name, device, operation.out_name, place)
+                raise different_devices(name, device, out_name, place)
+            geometry = shape, strides, dtype
             if after is not None:
-                afters = [after] if afters is None else [*afters, after]
-        function_name, arguments, out_shape, out_dtype, order, steps = operation.plan(geometry, out_signature, options)
-        function = operation.functions.get(device)
-        if function is None or steps is not None or explains:
-            library = native.for_device(device, name)
-            try:
-                if steps is not None:
-                    readings = Readings(
-                        *(library, source, x, handle, device, pointers, signatures_of(geometry)),
-                        *(out_pointer, out_signature, afters or []),
-                    )
-                    return steps(readings, Call(operation, inputs or (x, *others), out, stream, options, values))
-                if stream.__class__ is Recorder:
-                    out_like = (source, x, out_shape, out_dtype, order) if target is None else None
-                    return recorded(operation, library, function_name, arguments, pointers, geometry, values, out_like)
-                if explains:
-                    return plan_text(library, function_name, arguments(pointers, out_pointer, values, None)[:-1])
-            except FlowkError as error:
-                error.name_parameters(function_name, names)
-                raise
-            function = operation.functions[device] = getattr(library, function_name)
-        result = out
-        if target is None:
-            if order is None:
-                result, out_pointer = source.empty(x, out_shape, out_dtype, device, handle)
-            else:
-                result, out_pointer = new_array(source, x, out_shape, out_dtype, order, device, handle)
-        status = function(*arguments(pointers, out_pointer, values, handle))
-        if status:
-            failure = error_of(native.for_device(device, name), status)
-            failure.name_parameters(function_name, names)
-            raise failure
-        if afters is not None:
-            for after in afters:
-                after(handle)
-        return source.result(x, result) if target is None else out
-    except NeedsOperator:
-        return (by_operator or _imported_by_operator())(
-            Call(operation, inputs or (x, *others), out, stream, options, values)
-        )
-
-
-by_operator: Callable[[Call], Any] | None = None  # that of _torch.road, once that is imported
-
-
-def _imported_by_operator() -> Callable[[Call], Any]:
-    from ._torch import road  # for torch alone, which is imported here
-
-    return road.by_operator
+                afters.append(after)
+        outputs.append(pointer)
+        geometries.append(geometry)
+    return tuple(outputs), tuple(geometries)
 
 
 def new_array(
     source: Any, x: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None, device: Any, stream: int
 ) -> tuple[Any, int]:
-    """A new array of x's kind `source`, and its address; `order` as in Plan."""
+    """A new array of x's kind `source`, and its address; `order` as in Buffer."""
     if order is None:
         array, pointer = source.empty(x, shape, dtype, device, stream)
         return array, pointer
@@ -284,31 +293,17 @@ def new_array(
     return source.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
 
 
-def recorded(
-    operation: Operation,
-    library: Any,
-    function: str,
-    arguments: Callable[..., tuple[Any, ...]],
-    pointers: Sequence[Any],
-    geometry: tuple[Any, ...],
-    values: tuple[Any, ...],
-    out_like: tuple[Any, ...] | None,
-) -> Recorded:
-    """The Recorded of a call, whose arrays get an address each that stands for them."""
-    addresses = [UNALLOCATED + (index + 1 << 40) for index in range(len(pointers))]
-    stands_in = [address if geometry[3 * i] is not None else pointers[i] for i, address in enumerate(addresses)]
-    names = {**dict(zip(addresses, operation.names)), UNALLOCATED: "out"}
-    made = arguments(stands_in, UNALLOCATED, values, None)[:-1]
-    return Recorded(library, function, made, names, arguments, out_like)
-
-
-def plan_text(library: Any, function: str, arguments: tuple[Any, ...]) -> str:
-    """The text that `function`_explain of the library writes for `arguments`."""
-    text = ctypes.create_string_buffer(_TEXT_BYTES)
-    status = getattr(library, function + "_explain")(*arguments, text, len(text))
-    if status:
-        raise error_of(library, status)
-    return text.value.decode()
+def temporary(kind: Any, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+    """(memory of at least that many bytes, its address, a multiple of 16). Dropped once the work is enqueued, it is
+    used again in the order of `stream`."""
+    if device is None:
+        memory = np.empty(num_bytes + 15, np.uint8)
+        return memory, (memory.ctypes.data + 15) // 16 * 16
+    if kind.follows_current_stream:  # from the framework's own pool
+        array, pointer = kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
+        return array, pointer
+    array = empty(num_bytes, np.uint8, device=device, stream=stream)
+    return array, array.ptr
 
 
 def require_arrays(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> None:
@@ -336,26 +331,19 @@ def _require_numpy(source: Any, name: str) -> None:
         raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
 
 
-def _of_scalars(made: Call) -> Any:
-    """The result of a call without an array: each NumPy scalar is an array of rank 0, and so is the result a scalar."""
-    x, *others = (np.asarray(one) if isinstance(one, np.generic) else one for one in made.inputs)
-    result = call(made.operation, x, tuple(others), made.out, made.stream, made.options, made.values)
-    return result[()] if made.out is None and isinstance(result, np.ndarray) and result.ndim == 0 else result
-
-
 def _first_array(
     operation: Operation, inputs: tuple[Any, ...]
-) -> tuple[Any, Any, str, tuple[list[Any], list[Any], list[Any]]] | None:
-    """(The first input that is an array, its kind, its name, what was read of the numbers and lists before it: their
+) -> tuple[int, Any, tuple[Any, ...], tuple[Any, ...], list[tuple[str, Any]]] | None:
+    """(The index of the first input that is an array, its kind, what was read of the numbers and lists before it: their
     pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are taken."""
     names = operation.names
     pointers: list[Any] = []
     geometry: list[Any] = []
     lists: list[Any] = []
-    for name, operand in zip(names, inputs):
+    for index, (name, operand) in enumerate(zip(names, inputs)):
         kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, name)
         if kind.is_array:
-            return operand, kind, name, (pointers, geometry, lists)
+            return index, kind, tuple(pointers), tuple(geometry), lists
         pointer, *shape_strides_dtype, place, after = kind.read(operand, name, 0)
         if place is not ANYWHERE:
             lists.append((name, after))

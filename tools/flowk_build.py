@@ -9,7 +9,8 @@ The environment variable FLOWK_CUDA decides where nvcc comes from:
 
 libflowk_simt needs the toolkit's headers of the 16- and 8-bit floats: from a toolkit, or from three of NVIDIA's wheels.
 
-Nothing in a wheel links Python, so its tag is py3-none-PLATFORM: one wheel serves every Python.
+One wheel serves every Python from 3.10 on: its only extension uses the limited API, so the tag is cp310-abi3-PLATFORM.
+Without Python's headers, and on a free-threaded Python, there is no extension, and the tag is py3-none-PLATFORM.
 
 The last wheels stay in build/wheels/, each in a folder named by a hash of what it was built from: sources, options,
 compilers. `pip install .` builds nothing if the hash has not changed. An editable install has meson's own
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,8 @@ def _prepare(settings: Settings, folder: Path) -> dict[str, Any]:
     """The settings with meson told whether to use nvcc, and which: that is in a file in `folder`."""
     origin = _origin(settings)
     arguments = _setup_args(settings)
+    if _is_free_threaded():  # which meson-python refuses beside `limited-api`
+        arguments = ["-Dpython.allow_limited_api=false", *arguments]
     if origin == "disabled":
         return {**(settings or {}), "setup-args": ["-Dcuda=disabled", *arguments]}
     nvcc = _system_nvcc() if origin == "system" else _wheel_nvcc()
@@ -139,6 +143,15 @@ def _requires(settings: Settings) -> list[str]:
     return [f"{wheel}=={WHEEL_VERSION}" for wheel in wheels]
 
 
+def _is_free_threaded() -> bool:
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def _builds_extension() -> bool:
+    """As pyflowk/_calls/meson.build decides."""
+    return not _is_free_threaded() and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
+
+
 def _kept_wheel_folder(settings: Settings) -> Path:
     """The folder of the wheel that these settings give of the sources, compilers and Python that are here now."""
     origin = _origin(settings)
@@ -150,7 +163,7 @@ def _kept_wheel_folder(settings: Settings) -> Path:
         [_output(*compiler, "--version"), origin, WHEEL_VERSION, str(nvcc), nvcc and _output(nvcc, "--version")],
         _toolkits(),
         _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),  # cuda/meson.build builds for these
-        [sysconfig.get_platform(), mesonpy.__version__],
+        [sysconfig.get_platform(), mesonpy.__version__, _builds_extension()],
     ]
     digest = hashlib.sha256(repr(inputs).encode())
     for source in WHEEL_SOURCES:
@@ -161,8 +174,11 @@ def _kept_wheel_folder(settings: Settings) -> Path:
 
 
 def _for_every_python(wheel: Path) -> Path:
-    """The same wheel with the tag py3-none: meson-python tags what it installs with modules for one Python."""
-    tags = [sys.executable, "-m", "wheel", "tags", "--python-tag=py3", "--abi-tag=none"]
+    """The same wheel with the tag of what is in it: meson-python's is for one Python."""
+    with zipfile.ZipFile(wheel) as archive:
+        has_extension = any(name.endswith(".abi3.so") for name in archive.namelist())
+    python, abi = ("cp310", "abi3") if has_extension else ("py3", "none")
+    tags = [sys.executable, "-m", "wheel", "tags", f"--python-tag={python}", f"--abi-tag={abi}"]
     result = subprocess.run([*tags, str(wheel)], stdout=subprocess.PIPE, text=True, check=True)
     return wheel.with_name(result.stdout.strip())
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._native.abi import DType
 from .dtypes import number_type
-from .kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, Reading, find_operand_kind
+from .kinds import ANYWHERE, ARRAYS, NUMPY, OPERANDS, OperandKind, Reading, find_operand_kind
 
 
 class HostScalar(NamedTuple):
@@ -20,20 +20,16 @@ class HostScalar(NamedTuple):
     code: DType
 
 
-class HostScalarKind:
+class HostScalarKind(OperandKind):
     """HostScalar."""
-
-    is_array = False
 
     @staticmethod
     def read(x: HostScalar, name: str, stream: int) -> tuple[float, None, None, DType, Any, None]:
         return x.value, None, None, x.code, ANYWHERE, None
 
 
-class ListKind:
+class ListKind(OperandKind):
     """A list or tuple of numbers beside NumPy arrays: it is read as NumPy's array of it."""
-
-    is_array = False
 
     @staticmethod
     def read(x: Any, name: str, stream: int) -> Reading:

@@ -19,15 +19,16 @@ None or a function to be called with the stream once the work is enqueued, and o
 hence plain tuples.
 torch, CuPy and JAX are never imported here: a caller who passes their arrays has imported them.
 
-read() and read_out() of torch's tensors raise NeedsOperator where a call on their memory would not be the whole of the
-call: pyflowk/_torch/gate.py.
+A framework that must see calls has an `interceptor` too, a function that gives what makes and plans these calls: an
+object with by_operator() and bind_plan(), for torch the module pyflowk/_torch/road.py. It is asked for where
+is_intercepted(), for the first array, or must_see(x), for each, is true.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -37,7 +38,7 @@ from .._native import driver
 from .._native.abi import DType
 from .device_array import DeviceArray, empty
 from .dtypes import contiguous_strides, number_type
-from .frameworks import is_instance_of
+from .frameworks import is_instance_of, operator_calls
 from .stream import LEGACY_DEFAULT, hold_until_done, is_same_stream, on_cupy_stream, on_torch_stream
 
 After = Callable[[int], None]
@@ -50,16 +51,18 @@ _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pin
 ANYWHERE = object()  # the device of a number
 
 
-class NeedsOperator(Exception):
-    """Raised while arrays are read: the call must take the road of pyflowk/_torch."""
+class OperandKind:
+    """What the kinds of numbers and None have in common."""
+
+    is_array = False
+    interceptor: Callable[[], Any] | None = None
 
 
-class ArrayKind:
-    """What most kinds have in common."""
+class ArrayKind(OperandKind):
+    """What most kinds of arrays have in common."""
 
     is_array = True
     follows_current_stream = True
-    is_intercepted: Callable[[], bool] | None = None  # does the framework watch its operators now?
 
     @staticmethod
     def result(x: Any, array: Any) -> Any:
@@ -101,6 +104,7 @@ class TorchKind(ArrayKind):
 
         self._current_stream = gate.current_raw_stream
         self.is_intercepted, self._mark_written = gate.is_intercepted, gate.mark_written
+        self.interceptor = operator_calls
         self._require_plain_memory = gate.require_plain_memory
         self._is_grad_enabled = torch.is_grad_enabled
 
@@ -109,8 +113,6 @@ class TorchKind(ArrayKind):
         return driver.device_count() == 1  # get_device() would be a tenth of a read
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
-        if x.requires_grad and self._is_grad_enabled():
-            raise NeedsOperator
         dtype = x.dtype
         if x.is_neg() or (dtype.is_complex and x.is_conj()):  # its memory holds other values than the tensor
             raise ValueError(f"{name} is a lazily negated or conjugated tensor: resolve_neg() and resolve_conj() first")
@@ -124,6 +126,9 @@ class TorchKind(ArrayKind):
             self._require_plain_memory(x, name)
             raise
         raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
+
+    def must_see(self, x: Any) -> bool:
+        return bool(x.requires_grad and self._is_grad_enabled())
 
     def read_out(self, x: Any, name: str, stream: int) -> Reading:
         return (*self.read(x, name, stream)[:5], lambda stream: self._mark_written(x))
@@ -147,12 +152,8 @@ class TorchKind(ArrayKind):
 class TorchSubclassKind(TorchKind):
     """Any other subclass of torch.Tensor: FakeTensor, DTensor, those of users."""
 
-    def __init__(self, torch: Any) -> None:
-        super().__init__(torch)
-        self.is_intercepted = lambda: True
-
-    def read(self, x: Any, name: str, stream: int) -> Reading:
-        raise NeedsOperator
+    def must_see(self, x: Any) -> bool:
+        return True
 
 
 class CupyKind(ArrayKind):
@@ -314,20 +315,16 @@ def strided_memory_view(x: Any, name: str, stream: int) -> Any:
     return view
 
 
-class NumberKind:
+class NumberKind(OperandKind):
     """A Python number. It is weak: its type gives way to the arrays'. Its pointer is the number."""
-
-    is_array = False
 
     @staticmethod
     def read(x: float, name: str, stream: int) -> tuple[float, None, None, type, Any, None]:
         return x, None, None, x.__class__, ANYWHERE, None
 
 
-class ScalarKind:
+class ScalarKind(OperandKind):
     """A NumPy scalar, or an instance of a subclass of Python's numbers."""
-
-    is_array = False
 
     @staticmethod
     def read(x: Any, name: str, stream: int) -> tuple[Any, None, None, type | DType, Any, None]:
@@ -337,10 +334,8 @@ class ScalarKind:
         return x, None, None, int if isinstance(x, int) else float, ANYWHERE, None
 
 
-class NoneKind:
+class NoneKind(OperandKind):
     """None, for an operand that may be left out."""
-
-    is_array = False
 
     @staticmethod
     def read(x: None, name: str, stream: int) -> tuple[None, None, None, None, Any, None]:
@@ -361,6 +356,18 @@ def find_array_kind(x: Any, name: str) -> Any:
     if kind is None:
         kind = ARRAYS[type(x)] = OPERANDS[type(x)] = _kind_of_array(x, name)
     return kind
+
+
+def interceptor_of(arrays: Iterable[Any]) -> Any:
+    """What makes a call that the framework of one of these arrays must see; None if there is none."""
+    for index, array in enumerate(arrays):
+        try:
+            kind = find_array_kind(array, "")
+        except TypeError:  # the error of the call itself names the array
+            return None
+        if kind.interceptor is not None and ((index == 0 and kind.is_intercepted()) or kind.must_see(array)):
+            return kind.interceptor()
+    return None
 
 
 def find_operand_kind(x: Any, name: str) -> Any:

@@ -2,7 +2,6 @@
 #include "c_call.h"
 
 #include "../_native/c_functions.h"
-#include "python_api.h"
 
 typedef union {
   int64_t i;
@@ -31,7 +30,7 @@ static int call_function(int function, void *address, const Word *v) {
   }
 }
 
-int run_planned_call(const PlannedCall *call, void *const *pointers, const double *numbers, void *stream) {
+static int run_step(const PlannedCall *call, void *const *pointers, const double *numbers, void *stream) {
   Word words[max_words];
   float float32[max_numbers];
   flowk_softmax_mask mask;
@@ -57,8 +56,13 @@ int run_planned_call(const PlannedCall *call, void *const *pointers, const doubl
       default: return FLOWK_STATUS_INTERNAL_ERROR;
     }
   }
-  void *thread = python.PyEval_SaveThread();
-  const int status = call_function(call->function, call->address, words);
-  python.PyEval_RestoreThread(thread);
+  return call_function(call->function, call->address, words);
+}
+
+int run_steps(const PlannedCall *steps, int num_steps, void *const *pointers, const double *numbers, void *stream) {
+  int status = 0;
+  Py_BEGIN_ALLOW_THREADS;
+  for (int i = 0; i < num_steps && status == 0; ++i) status = run_step(&steps[i], pointers, numbers, stream);
+  Py_END_ALLOW_THREADS;
   return status;
 }

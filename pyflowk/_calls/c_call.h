@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A planned call of a C function of libflowk: its arguments as words, some of which are filled in for each call.
+// A step of a Program: a call of a C function of libflowk, with its arguments as words, some of which are filled in for
+// each call.
 #ifndef PYFLOWK_CALLS_C_CALL_H
 #define PYFLOWK_CALLS_C_CALL_H
 
+#define Py_LIMITED_API 0x030a0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <stdint.h>
 
-enum { max_words = 24, max_pointers = 8, max_numbers = 4 };
+enum { max_words = 24, max_pointers = 16, max_numbers = 4, max_steps = 8 };
 
-// What a word holds; pyflowk/_calls/recorded.py writes them. `value` is
+// What a word holds; plan_words.py writes them. `value` is
 enum {
   word_literal,  // the argument's 64 bits: an integer, an address, a double
   word_pointer,  // the index of an array, whose address it becomes
@@ -30,8 +34,8 @@ typedef struct {
   PlannedWord words[max_words];
 } PlannedCall;
 
-// Calls the function and returns its status. Releases the GIL meanwhile: a launch into a full queue waits, and the CPU
-// executor computes.
-int run_planned_call(const PlannedCall *call, void *const *pointers, const double *numbers, void *stream);
+// Calls the functions in turn and returns the first status that is not 0. Releases the GIL meanwhile: a launch into a
+// full queue waits, and the CPU executor computes.
+int run_steps(const PlannedCall *steps, int num_steps, void *const *pointers, const double *numbers, void *stream);
 
 #endif

@@ -1,44 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C road of a call, for arrays whose types are known (reading.h): one object of Python's per public function.
+// The fast path of a call, for arrays whose types are known (reading.h): one object of Python's per public function.
 //
-//   read the arguments -> find the plan by their key -> make the result -> call the C function -> give the result back
+//   read the arguments -> find the plan by their key -> make results and temporaries -> run the steps -> return
 //
-// A call without a plan is Python's: it runs there, and where its arguments come a second time Python gives the plan.
-// Whatever is not plain is Python's too, an error of the library included: `call` raises it again, with its text.
+// A miss runs in Python, which returns the plan with the result. What is not plain is Python's too, an error of the
+// library included: `call` raises it again, with its text.
 //
-// All of it runs under the GIL, which only run_planned_call() gives up: the plan in use is kept until it returns.
-#define _GNU_SOURCE
-#include <dlfcn.h>
+// All of it runs under the GIL, which only run_steps() gives up: the plan in use is kept until it returns.
+#define _GNU_SOURCE  // strdup()
 #include <stdlib.h>
 #include <string.h>
 
 #include "reading.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-Python python;
-
 typedef struct {
-  PyMethod method;  // its text is this road's own
-  PyObject *call;   // what Python does, with the same arguments
-  PyObject *learn;  // called with the arguments as a tuple: the plan as one, or None
-  intptr_t num_arguments;
+  PyMethodDef method;  // its text is this path's own
+  PyObject *call;      // what Python does, with the same arguments
+  PyObject *miss;      // called with the arguments: (result, the plan as a tuple or None)
+  Py_ssize_t num_arguments;
   char roles[max_arguments + 1];
   PlannedCall planned;  // of a prepared call
   PyObject *kept;
-} Road;
+} Path;
+
+// A new array of a call.
+typedef struct {
+  int pointer;          // the index of its address
+  int result;           // the index of the result that it is; -1: a temporary
+  PyObject *make;       // NULL: the exchange API does, by `like`
+  PyObject *arguments;  // NULL: the first array
+  PyObject *options;
+  const int64_t *like;  // rank, shape and strides
+} NewArray;
+
+enum { max_new_arrays = 8 };
 
 typedef struct {
-  const Road *road;
+  const Path *path;
   uint64_t hash;
   int num_users;  // the cache, and the calls that are under way
   bool is_plain;  // false: the call stays Python's
-  PlannedCall call;
-  PyObject *make;            // makes a new result; NULL: the exchange API does, by `like`
-  PyObject *make_arguments;  // NULL: the first array
-  PyObject *make_options;
-  PyObject *kept;       // what `call` points to
-  const int64_t *like;  // rank, shape and strides of a result that the exchange API makes
+  int num_steps, num_new_arrays, num_results;
+  PlannedCall *steps;
+  NewArray new_arrays[max_new_arrays];
+  PyObject *default_dtype;  // torch's, for which the plan is; NULL: for any
+  PyObject *kept;           // what the steps point to
   int num_key_words;
   uint64_t key[];
 } Plan;
@@ -46,21 +52,25 @@ typedef struct {
 // ---- the cache of plans ---------------------------------------------------------------------------------------------
 
 // About 1 KB per plan; the oldest of a set makes room.
-enum { num_sets = 1024, plans_per_set = 4, num_seen = 4096 };
+enum { num_sets = 1024, plans_per_set = 4 };
 static Plan *plans[num_sets][plans_per_set];
-static uint32_t seen[num_seen];           // the upper halves of hashes of calls without a plan
-static int (*get_current_device)(int *);  // cuCtxGetDevice, where there are several GPUs
+static int (*get_current_device)(int *);  // cuCtxGetDevice, if there are several GPUs
 
 static void let_go(Plan *plan) {
   if (!plan || --plan->num_users > 0) return;
-  PyObject *held[] = {plan->make, plan->make_arguments, plan->make_options, plan->kept};
-  for (int i = 0; i < 4; ++i)
-    if (held[i]) python.Py_DecRef(held[i]);
+  for (int i = 0; i < plan->num_new_arrays; ++i) {
+    Py_XDECREF(plan->new_arrays[i].make);
+    Py_XDECREF(plan->new_arrays[i].arguments);
+    Py_XDECREF(plan->new_arrays[i].options);
+  }
+  Py_XDECREF(plan->default_dtype);
+  Py_XDECREF(plan->kept);
+  free(plan->steps);
   free(plan);
 }
 
-static uint64_t hash_of(const Road *road, const Reading *reading) {
-  uint64_t hash = (uint64_t)(uintptr_t)road;
+static uint64_t hash_of(const Path *path, const Reading *reading) {
+  uint64_t hash = (uint64_t)(uintptr_t)path;
   for (int i = 0; i < reading->num_key_words; ++i) {
     hash = (hash ^ reading->key[i]) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
@@ -68,11 +78,11 @@ static uint64_t hash_of(const Road *road, const Reading *reading) {
   return hash;
 }
 
-static Plan *find_plan(const Road *road, const Reading *reading, uint64_t hash) {
+static Plan *find_plan(const Path *path, const Reading *reading, uint64_t hash) {
   Plan **set = plans[hash % num_sets];
   for (int i = 0; i < plans_per_set && set[i]; ++i) {
     Plan *plan = set[i];
-    if (plan->hash != hash || plan->road != road || plan->num_key_words != reading->num_key_words) continue;
+    if (plan->hash != hash || plan->path != path || plan->num_key_words != reading->num_key_words) continue;
     if (memcmp(plan->key, reading->key, (size_t)reading->num_key_words * sizeof *plan->key) != 0) continue;
     if (i > 0) {  // the latest first
       memmove(set + 1, set, (size_t)i * sizeof *set);
@@ -91,270 +101,363 @@ static void add_plan(Plan *plan) {
   let_go(oldest);
 }
 
-// ---- learning -------------------------------------------------------------------------------------------------------
+// ---- a miss ---------------------------------------------------------------------------------------------------------
 
-static int64_t integer_at(PyObject *tuple, intptr_t index) {
-  return python.PyLong_AsLongLong(python.PyTuple_GetItem(tuple, index));
-}
-
-static PyObject *object_at(PyObject *tuple, intptr_t index) {
-  PyObject *object = python.PyTuple_GetItem(tuple, index);
-  if (object == python._Py_NoneStruct) return NULL;
-  python.Py_IncRef(object);
+static PyObject *object_or_null(PyObject *object) {
+  if (object == Py_None) return NULL;
+  Py_INCREF(object);
   return object;
 }
 
-// The C call in (function, address, words, kept, ...), a tuple of recorded.py's.
-static PlannedCall planned_call(PyObject *tuple) {
-  PlannedCall call = {.function = (int)integer_at(tuple, 0), .address = (void *)(intptr_t)integer_at(tuple, 1)};
-  PyObject *words = python.PyTuple_GetItem(tuple, 2);
-  const size_t num_bytes = (size_t)python.PyBytes_Size(words);
-  if (num_bytes > sizeof call.words) return (PlannedCall){.function = -1};
-  call.num_words = (int)(num_bytes / sizeof *call.words);
-  memcpy(call.words, python.PyBytes_AsString(words), num_bytes);
-  return call;
+// (function, address, words), as plan_words.py makes it; false with an exception.
+static bool take_step(PyObject *tuple, PlannedCall *call) {
+  unsigned long long address;
+  const char *words;
+  Py_ssize_t num_bytes;
+  if (!PyArg_ParseTuple(tuple, "iKy#", &call->function, &address, &words, &num_bytes)) return false;
+  if ((size_t)num_bytes > sizeof call->words) {
+    PyErr_SetString(PyExc_ValueError, "too many words");
+    return false;
+  }
+  call->address = (void *)(uintptr_t)address;
+  call->num_words = (int)((size_t)num_bytes / sizeof *call->words);
+  memcpy(call->words, words, (size_t)num_bytes);
+  return true;
 }
 
-// `learned` is None or (function, address, words, kept, make, arguments, options, like): what makes a new result, or
-// the address of its rank, shape and strides.
-static Plan *plan_of(const Road *road, const Reading *reading, uint64_t hash, PyObject *learned) {
+// (pointer, result, make, arguments, options, like)
+static bool take_new_array(PyObject *tuple, NewArray *array) {
+  PyObject *make, *arguments, *options;
+  unsigned long long like;
+  if (!PyArg_ParseTuple(tuple, "iiOOOK", &array->pointer, &array->result, &make, &arguments, &options, &like))
+    return false;
+  array->make = object_or_null(make);
+  array->arguments = object_or_null(arguments);
+  array->options = object_or_null(options);
+  array->like = (const int64_t *)(uintptr_t)like;
+  return true;
+}
+
+// `learned` is None or (steps, new arrays, number of results, default dtype, kept).
+static bool fill_plan(Plan *plan, PyObject *learned) {
+  if (learned == Py_None) return true;
+  PyObject *steps, *new_arrays, *default_dtype, *kept;
+  if (!PyArg_ParseTuple(learned, "O!O!iOO", &PyTuple_Type, &steps, &PyTuple_Type, &new_arrays, &plan->num_results,
+                        &default_dtype, &kept))
+    return false;
+  const Py_ssize_t num_steps = PyTuple_Size(steps), num_new_arrays = PyTuple_Size(new_arrays);
+  if (num_steps > max_steps || num_new_arrays > max_new_arrays) return true;
+  plan->default_dtype = object_or_null(default_dtype);
+  plan->kept = object_or_null(kept);
+  plan->steps = calloc((size_t)num_steps, sizeof *plan->steps);
+  for (; plan->num_steps < num_steps; ++plan->num_steps)
+    if (!plan->steps || !take_step(PyTuple_GetItem(steps, plan->num_steps), &plan->steps[plan->num_steps]))
+      return false;
+  for (; plan->num_new_arrays < num_new_arrays; ++plan->num_new_arrays)
+    if (!take_new_array(PyTuple_GetItem(new_arrays, plan->num_new_arrays), &plan->new_arrays[plan->num_new_arrays]))
+      return false;
+  plan->is_plain = true;
+  return true;
+}
+
+static void remember(const Path *path, const Reading *reading, uint64_t hash, PyObject *learned) {
   const size_t key_bytes = (size_t)reading->num_key_words * sizeof *reading->key;
+  if (find_plan(path, reading, hash)) return;  // of another thread, or of a call in this one
   Plan *plan = calloc(1, sizeof *plan + key_bytes);
-  if (!plan) return NULL;
-  plan->road = road;
+  if (!plan) return;
+  plan->path = path;
   plan->hash = hash;
   plan->num_users = 1;
   plan->num_key_words = reading->num_key_words;
   memcpy(plan->key, reading->key, key_bytes);
-  if (learned == python._Py_NoneStruct) return plan;
-  plan->is_plain = true;
-  plan->call = planned_call(learned);
-  plan->kept = object_at(learned, 3);
-  plan->make = object_at(learned, 4);
-  plan->make_arguments = object_at(learned, 5);
-  plan->make_options = object_at(learned, 6);
-  plan->like = (const int64_t *)(intptr_t)integer_at(learned, 7);
-  return plan;
+  if (fill_plan(plan, learned)) {
+    add_plan(plan);
+  } else {
+    PyErr_Clear();
+    let_go(plan);
+  }
 }
 
-static PyObject *tuple_of(PyObject *const *objects, intptr_t num_objects) {
-  PyObject *tuple = python.PyTuple_New(num_objects);
-  for (intptr_t i = 0; tuple && i < num_objects; ++i) {
-    python.Py_IncRef(objects[i]);
-    python.PyTuple_SetItem(tuple, i, objects[i]);
+static PyObject *call_python(PyObject *function, PyObject *const *arguments, Py_ssize_t num_arguments) {
+  PyObject *tuple = PyTuple_New(num_arguments);
+  for (Py_ssize_t i = 0; tuple && i < num_arguments; ++i) {
+    Py_INCREF(arguments[i]);
+    PyTuple_SetItem(tuple, i, arguments[i]);
+  }
+  PyObject *result = tuple ? PyObject_Call(function, tuple, NULL) : NULL;
+  Py_XDECREF(tuple);
+  return result;
+}
+
+static PyObject *call_and_remember(const Path *path, PyObject *const *arguments, const Reading *reading,
+                                   uint64_t hash) {
+  PyObject *both = call_python(path->miss, arguments, path->num_arguments), *result, *learned;
+  if (!both || !PyArg_ParseTuple(both, "OO", &result, &learned)) {
+    Py_XDECREF(both);
+    return NULL;
+  }
+  remember(path, reading, hash, learned);
+  Py_INCREF(result);
+  Py_DECREF(both);
+  return result;
+}
+
+// ---- a hit ----------------------------------------------------------------------------------------------------------
+
+static void ignore_error(void *context, const char *kind, const char *text) { (void)context, (void)kind, (void)text; }
+
+// NULL if none can be made, without an exception.
+static PyObject *make_array(const NewArray *array, const Reading *reading) {
+  PyObject *made = NULL;
+  if (array->arguments) {
+    made = PyObject_Call(array->make, array->arguments, array->options);
+  } else if (array->make) {
+    made = PyObject_CallFunctionObjArgs(array->make, reading->first, NULL);
+  } else {
+    ManagedTensor *tensor = NULL;
+    DLTensor like;
+    const ExchangeApi *api = reading->first_type->api;
+    if (!api->tensor_from_object(reading->first, &like)) {
+      like.rank = (int32_t)array->like[0];
+      like.shape = (int64_t *)array->like + 1;
+      like.strides = like.shape + like.rank;
+      if (!api->allocate(&like, &tensor, NULL, ignore_error)) api->object_from_managed(tensor, (void **)&made);
+    }
+  }
+  if (!made) PyErr_Clear();
+  return made;
+}
+
+// Makes the new arrays and runs the steps; `results` are owned. False without an exception if the call is Python's.
+static bool run_plan(const Plan *plan, Reading *reading, PyObject **results) {
+  PyObject *temporaries[max_new_arrays];
+  int num_temporaries = 0;
+  bool is_done = true;
+  for (int i = 0; is_done && i < plan->num_new_arrays; ++i) {
+    const NewArray *array = &plan->new_arrays[i];
+    PyObject *made = make_array(array, reading);
+    reading->pointers[array->pointer] = made ? address_of(made) : NULL;
+    is_done = made != NULL;
+    if (!made) break;
+    if (array->result >= 0)
+      results[array->result] = made;
+    else
+      temporaries[num_temporaries++] = made;
+  }
+  is_done =
+      is_done && run_steps(plan->steps, plan->num_steps, reading->pointers, reading->numbers, reading->stream) == 0;
+  for (int i = 0; i < num_temporaries; ++i) Py_DECREF(temporaries[i]);  // freed in the stream's order, after the work
+  return is_done;
+}
+
+static void mark_written(PyObject *out) {
+  PyObject *done = PyObject_CallFunction(torch_gates.increment_version, "((O))", out);
+  if (!done) PyErr_Clear();
+  Py_XDECREF(done);
+}
+
+static PyObject *returned(PyObject **results, int num_results) {
+  if (num_results == 1) return results[0];
+  PyObject *tuple = PyTuple_New(num_results);
+  for (int i = 0; tuple && i < num_results; ++i) {
+    if (!results[i]) Py_INCREF(Py_None);
+    PyTuple_SetItem(tuple, i, results[i] ? results[i] : Py_None);
   }
   return tuple;
 }
 
-static PyObject *call_python(const Road *road, PyObject *const *arguments, intptr_t num_arguments) {
-  PyObject *tuple = tuple_of(arguments, num_arguments);
-  PyObject *result = tuple ? python.PyObject_Call(road->call, tuple, NULL) : NULL;
-  if (tuple) python.Py_DecRef(tuple);
-  return result;
-}
-
-// Python's call; its plan is added where the same arguments come a second time.
-static PyObject *call_and_learn(const Road *road, PyObject *const *arguments, const Reading *reading, uint64_t hash) {
-  PyObject *result = call_python(road, arguments, road->num_arguments);
-  uint32_t *place = &seen[hash % num_seen];
-  const uint32_t tag = (uint32_t)(hash >> 32) | 1;
-  const bool is_second = *place == tag;
-  *place = tag;
-  if (!result || !is_second) return result;
-  PyObject *tuple = tuple_of(arguments, road->num_arguments);
-  PyObject *learned = tuple ? python.PyObject_CallFunctionObjArgs(road->learn, tuple, NULL) : NULL;
-  if (tuple) python.Py_DecRef(tuple);
-  if (!learned) {
-    python.Py_DecRef(result);
-    return NULL;
-  }
-  Plan *plan = find_plan(road, reading, hash) ? NULL : plan_of(road, reading, hash, learned);
-  python.Py_DecRef(learned);
-  if (plan) add_plan(plan);
-  return result;
-}
-
-// ---- a call ---------------------------------------------------------------------------------------------------------
-
-static void ignore_error(void *context, const char *kind, const char *text) { (void)context, (void)kind, (void)text; }
-
-// A new array for the result of the plan; NULL where none can be made, without an exception.
-static PyObject *make_result(const Plan *plan, Reading *reading) {
-  PyObject *result = NULL;
-  if (plan->make_arguments) {
-    result = python.PyObject_Call(plan->make, plan->make_arguments, plan->make_options);
-  } else if (plan->make) {
-    result = python.PyObject_CallFunctionObjArgs(plan->make, reading->first, NULL);
-  } else {
-    ManagedTensor *made = NULL;
-    DLTensor like;
-    const ExchangeApi *api = reading->first_type->api;
-    if (!api->tensor_from_object(reading->first, &like)) {
-      like.rank = (int32_t)plan->like[0];
-      like.shape = (int64_t *)plan->like + 1;
-      like.strides = like.shape + like.rank;
-      if (!api->allocate(&like, &made, NULL, ignore_error)) api->object_from_managed(made, (void **)&result);
-    }
-  }
-  if (!result) python.PyErr_Clear();
-  return result;
-}
-
-static bool mark_written(PyObject *out) {
-  PyObject *tuple = python.PyTuple_Pack(1, out);
-  PyObject *done = tuple ? python.PyObject_CallFunctionObjArgs(torch_gates.increment_version, tuple, NULL) : NULL;
-  if (tuple) python.Py_DecRef(tuple);
-  if (done) python.Py_DecRef(done);
-  return done != NULL;
-}
-
-static PyObject *enter(PyObject *self, PyObject *const *arguments, intptr_t num_arguments) {
-  const Road *road = python.PyCapsule_GetPointer(self, NULL);
-  Reading reading;
+static bool is_python_s(const Plan *plan, const Reading *reading) {
   int device;
-  if (num_arguments != road->num_arguments || !read_arguments(&reading, road->roles, arguments, num_arguments))
-    return call_python(road, arguments, num_arguments);
-  const uint64_t hash = hash_of(road, &reading);
-  Plan *plan = find_plan(road, &reading, hash);
-  if (!plan) return call_and_learn(road, arguments, &reading, hash);
-  if (!plan->is_plain) return call_python(road, arguments, num_arguments);
-  if (get_current_device && reading.device.type == dl_cuda &&
-      (get_current_device(&device) != 0 || device != reading.device.ordinal))
-    return call_python(road, arguments, num_arguments);
+  if (!plan->is_plain || (plan->num_new_arrays > 0 && !is_on_current_stream(reading))) return true;
+  if (get_current_device && reading->device.type == dl_cuda &&
+      (get_current_device(&device) != 0 || device != reading->device.ordinal))
+    return true;
+  if (!plan->default_dtype) return false;
+  PyObject *now = torch_gates.get_default_dtype ? PyObject_CallNoArgs(torch_gates.get_default_dtype) : NULL;
+  if (!now) PyErr_Clear();
+  Py_XDECREF(now);
+  return now != plan->default_dtype;
+}
+
+static PyObject *enter(PyObject *self, PyObject *const *arguments, Py_ssize_t num_arguments) {
+  const Path *path = PyCapsule_GetPointer(self, NULL);
+  Reading reading;
+  if (num_arguments != path->num_arguments || !read_arguments(&reading, path->roles, arguments, num_arguments))
+    return call_python(path->call, arguments, num_arguments);
+  const uint64_t hash = hash_of(path, &reading);
+  Plan *plan = find_plan(path, &reading, hash);
+  if (!plan) return call_and_remember(path, arguments, &reading, hash);
+  if (is_python_s(plan, &reading)) return call_python(path->call, arguments, num_arguments);
 
   ++plan->num_users;
-  PyObject *result = reading.out;
-  if (result) {
-    python.Py_IncRef(result);
-  } else {
-    result = make_result(plan, &reading);
-    reading.pointers[reading.num_pointers - 1] = result ? address_of(result) : NULL;
+  const int num_results = plan->num_results;
+  PyObject *results[max_outs] = {0};
+  for (int i = 0; i < num_results; ++i) {
+    results[i] = reading.outs[i];
+    Py_XINCREF(results[i]);
   }
-  const bool is_done = result && run_planned_call(&plan->call, reading.pointers, reading.numbers, reading.stream) == 0;
+  const bool is_done = run_plan(plan, &reading, results);
   let_go(plan);
   if (!is_done) {
-    if (result) python.Py_DecRef(result);
-    return call_python(road, arguments, num_arguments);
+    for (int i = 0; i < num_results; ++i) Py_XDECREF(results[i]);
+    return call_python(path->call, arguments, num_arguments);
   }
-  if (reading.out && reading.is_watched && !mark_written(reading.out)) python.PyErr_Clear();
-  return result;
+  for (int i = 0; reading.is_watched && i < reading.num_outs; ++i)
+    if (reading.outs[i]) mark_written(reading.outs[i]);
+  return returned(results, num_results);
 }
 
 // A prepared call: addresses, and the stream.
-static PyObject *run_prepared(PyObject *self, PyObject *const *arguments, intptr_t num_arguments) {
-  const Road *road = python.PyCapsule_GetPointer(self, NULL);
+static PyObject *run_prepared(PyObject *self, PyObject *const *arguments, Py_ssize_t num_arguments) {
+  const Path *path = PyCapsule_GetPointer(self, NULL);
   void *pointers[max_pointers + 1] = {0};
-  if (num_arguments != road->num_arguments) return call_python(road, arguments, num_arguments);
-  for (intptr_t i = 0; i < num_arguments; ++i) {
-    if (arguments[i]->type != python.PyLong_Type) return call_python(road, arguments, num_arguments);
-    const unsigned long long address = python.PyLong_AsUnsignedLongLong(arguments[i]);
+  if (num_arguments != path->num_arguments) return call_python(path->call, arguments, num_arguments);
+  for (Py_ssize_t i = 0; i < num_arguments; ++i) {
+    if (!PyLong_CheckExact(arguments[i])) return call_python(path->call, arguments, num_arguments);
+    const unsigned long long address = PyLong_AsUnsignedLongLong(arguments[i]);
     if (address == UINT64_MAX) {  // or an exception
-      python.PyErr_Clear();
-      return call_python(road, arguments, num_arguments);
+      PyErr_Clear();
+      return call_python(path->call, arguments, num_arguments);
     }
     pointers[i] = (void *)(uintptr_t)address;
   }
-  if (run_planned_call(&road->planned, pointers, NULL, pointers[num_arguments - 1]) != 0)
-    return call_python(road, arguments, num_arguments);
-  python.Py_IncRef(python._Py_NoneStruct);
-  return python._Py_NoneStruct;
+  if (run_steps(&path->planned, 1, pointers, NULL, pointers[num_arguments - 1]) != 0)
+    return call_python(path->call, arguments, num_arguments);
+  Py_RETURN_NONE;
 }
 
-static void delete_road(PyObject *capsule) {
-  Road *road = python.PyCapsule_GetPointer(capsule, NULL);
-  PyObject *held[] = {road->call, road->learn, road->kept};
-  for (int i = 0; i < 3; ++i)
-    if (held[i]) python.Py_DecRef(held[i]);
-  free((char *)road->method.text);
-  free(road);
+// ---- the module -----------------------------------------------------------------------------------------------------
+
+static void delete_path(PyObject *capsule) {
+  Path *path = PyCapsule_GetPointer(capsule, NULL);
+  Py_XDECREF(path->call);
+  Py_XDECREF(path->miss);
+  Py_XDECREF(path->kept);
+  free((char *)path->method.ml_doc);
+  free(path);
 }
 
-static PyObject *function_of(Road *road, const char *name, FastCall function, const char *text) {
-  road->method = (PyMethod){name, function, method_fastcall, strdup(text)};
-  PyObject *capsule = python.PyCapsule_New(road, NULL, delete_road);
-  PyObject *made = capsule ? python.PyCFunction_NewEx(&road->method, capsule, NULL) : NULL;
-  if (capsule) python.Py_DecRef(capsule);
+// Takes `path`.
+static PyObject *function_of(Path *path, const char *name, void (*function)(void), const char *text) {
+  path->method = (PyMethodDef){name, (PyCFunction)function, METH_FASTCALL, strdup(text)};
+  PyObject *capsule = PyCapsule_New(path, NULL, delete_path);
+  PyObject *made = capsule ? PyCFunction_NewEx(&path->method, capsule, NULL) : NULL;
+  Py_XDECREF(capsule);
   return made;
 }
 
-// ---- for roads.py, which holds the GIL (ctypes.PyDLL) ---------------------------------------------------------------
-
-// False where a function of Python's is not found.
-EXPORT int flowk_calls_open(void) {
-  bool is_whole = true;
-#define FIND(result, name, parameters) is_whole &= (*(void **)&python.name = dlsym(RTLD_DEFAULT, #name)) != NULL;
-  PYTHON_FUNCTIONS(FIND)
-#undef FIND
-#define FIND(name) is_whole &= (python.name = dlsym(RTLD_DEFAULT, #name)) != NULL;
-  PYTHON_OBJECTS(FIND)
-#undef FIND
-  return is_whole;
+static PyObject *add_path(PyObject *self, PyObject *arguments) {
+  (void)self;
+  const char *text, *roles;
+  PyObject *call, *miss;
+  if (!PyArg_ParseTuple(arguments, "ssOO", &text, &roles, &call, &miss)) return NULL;
+  Path *path = calloc(1, sizeof *path);
+  if (!path || strlen(roles) > max_arguments) {
+    free(path);
+    return PyErr_NoMemory();
+  }
+  path->num_arguments = (Py_ssize_t)strlen(roles);
+  memcpy(path->roles, roles, (size_t)path->num_arguments);
+  path->call = object_or_null(call);
+  path->miss = object_or_null(miss);
+  return function_of(path, "enter", (void (*)(void))enter, text);
 }
 
-// A function that takes arguments with these roles. NULL with an exception.
-EXPORT PyObject *flowk_calls_road(const char *text, const char *roles, PyObject *call, PyObject *learn) {
-  Road *road = calloc(1, sizeof *road);
-  if (!road) return NULL;
-  road->num_arguments = (intptr_t)strlen(roles);
-  memcpy(road->roles, roles, (size_t)road->num_arguments);
-  python.Py_IncRef(road->call = call);
-  python.Py_IncRef(road->learn = learn);
-  return function_of(road, "enter", enter, text);
+static PyObject *prepared(PyObject *self, PyObject *arguments) {
+  (void)self;
+  const char *text;
+  int num_arguments;
+  PyObject *step, *kept, *call;
+  if (!PyArg_ParseTuple(arguments, "siO!OO", &text, &num_arguments, &PyTuple_Type, &step, &kept, &call)) return NULL;
+  Path *path = calloc(1, sizeof *path);
+  if (!path) return PyErr_NoMemory();
+  path->num_arguments = num_arguments;
+  path->kept = object_or_null(kept);
+  path->call = object_or_null(call);
+  if (take_step(step, &path->planned)) return function_of(path, "run", (void (*)(void))run_prepared, text);
+  Py_XDECREF(path->kept);
+  Py_XDECREF(path->call);
+  free(path);
+  return NULL;
 }
 
-// A function that takes `num_arguments` addresses, the last one a stream, for the call (function, address, words,
-// kept).
-EXPORT PyObject *flowk_calls_prepared(const char *text, int num_arguments, PyObject *planned, PyObject *call) {
-  Road *road = calloc(1, sizeof *road);
-  if (!road) return NULL;
-  road->num_arguments = num_arguments;
-  road->planned = planned_call(planned);
-  road->kept = object_at(planned, 3);
-  python.Py_IncRef(road->call = call);
-  return function_of(road, "run", run_prepared, text);
+static PyObject *add_type(PyObject *self, PyObject *arguments) {
+  (void)self;
+  ArrayType known = {0};
+  unsigned long long api;
+  int is_watched;
+  PyObject *type, *of_framework;
+  if (!PyArg_ParseTuple(arguments, "O!iKpO", &PyType_Type, &type, &known.way, &api, &is_watched, &of_framework))
+    return NULL;
+  Py_INCREF(type);
+  known.type = (PyTypeObject *)type;
+  known.api = (const ExchangeApi *)(uintptr_t)api;
+  known.is_watched = is_watched;
+  known.of_framework = object_or_null(of_framework);
+  return PyBool_FromLong(make_type_known(&known));
 }
 
-EXPORT int flowk_calls_add_type(PyObject *type, int way, const ExchangeApi *api, int is_watched,
-                                PyObject *of_framework) {
-  const ArrayType known = {type, way, api, is_watched, of_framework};
-  python.Py_IncRef(type);
-  python.Py_IncRef(of_framework);
-  return make_type_known(&known);
+static PyObject *add_constant(PyObject *self, PyObject *type) {
+  (void)self;
+  Py_INCREF(type);
+  return PyBool_FromLong(make_constant((PyTypeObject *)type));
 }
 
-EXPORT int flowk_calls_add_constant(PyObject *type) {
-  python.Py_IncRef(type);
-  return make_constant(type);
+static PyObject *watch(PyObject *self, PyObject *arguments) {
+  (void)self;
+  PyObject *watchers;
+  TorchGates *g = &torch_gates;
+  if (!PyArg_ParseTuple(arguments, "O!OOOOOO", &PyTuple_Type, &watchers, &g->forward_mode, &g->is_grad_enabled,
+                        &g->is_neg, &g->is_conj, &g->increment_version, &g->get_default_dtype))
+    return NULL;
+  Py_INCREF(arguments);  // which has all of them
+  const Py_ssize_t num_watchers = PyTuple_Size(watchers);
+  for (g->num_watchers = 0; g->num_watchers < num_watchers && g->num_watchers < max_watchers; ++g->num_watchers)
+    g->watchers[g->num_watchers] = PyTuple_GetItem(watchers, g->num_watchers);
+  Py_RETURN_NONE;
 }
 
-// `gates` are the fields of TorchGates after the watchers, in order.
-EXPORT void flowk_calls_watch(PyObject *watchers, PyObject *gates) {
-  const intptr_t num_watchers = python.PyTuple_Size(watchers);
-  for (intptr_t i = 0; i < num_watchers && i < max_watchers; ++i) torch_gates.watchers[i] = object_at(watchers, i);
-  torch_gates.num_watchers = (int)num_watchers;
-  torch_gates.forward_mode = object_at(gates, 0);
-  torch_gates.is_grad_enabled = object_at(gates, 1);
-  torch_gates.is_neg = object_at(gates, 2);
-  torch_gates.is_conj = object_at(gates, 3);
-  torch_gates.increment_version = object_at(gates, 4);
+static PyObject *check_device(PyObject *self, PyObject *address) {
+  (void)self;
+  const unsigned long long function = PyLong_AsUnsignedLongLong(address);
+  if (PyErr_Occurred()) return NULL;
+  get_current_device = (int (*)(int *))(uintptr_t)function;
+  Py_RETURN_NONE;
 }
 
-// Where there are several GPUs: a call is plain where its arrays' is the current one.
-EXPORT void flowk_calls_check_device(void *cu_ctx_get_device) { *(void **)&get_current_device = cu_ctx_get_device; }
-
-// How many calls this road takes.
-EXPORT int flowk_calls_num_plans(void) {
-  int num_plans = 0;
+static PyObject *num_plans(PyObject *self, PyObject *unused) {
+  (void)self, (void)unused;
+  long count = 0;
   for (int i = 0; i < num_sets; ++i)
-    for (int j = 0; j < plans_per_set; ++j) num_plans += plans[i][j] && plans[i][j]->is_plain;
-  return num_plans;
+    for (int j = 0; j < plans_per_set; ++j) count += plans[i][j] && plans[i][j]->is_plain;
+  return PyLong_FromLong(count);
 }
 
-EXPORT void flowk_calls_forget(void) {
+static PyObject *forget(PyObject *self, PyObject *unused) {
+  (void)self, (void)unused;
   for (int i = 0; i < num_sets; ++i)
     for (int j = 0; j < plans_per_set; ++j) {
       Plan *plan = plans[i][j];
       plans[i][j] = NULL;
       let_go(plan);
     }
+  Py_RETURN_NONE;
 }
+
+static PyMethodDef methods[] = {
+    {"path", add_path, METH_VARARGS, "A function that takes arguments with these roles: (text, roles, call, miss)."},
+    {"prepared", prepared, METH_VARARGS,
+     "A function that takes addresses, the last one a stream: (text, number of arguments, step, kept, call)."},
+    {"add_type", add_type, METH_VARARGS, "Adds a type of arrays: (type, way, exchange API, is watched, of framework)."},
+    {"add_constant", add_constant, METH_O, "Adds a type whose objects never change."},
+    {"watch", watch, METH_VARARGS, "What tells whether torch must see a call: (watchers, the fields of TorchGates)."},
+    {"check_device", check_device, METH_O, "The address of cuCtxGetDevice: plain calls are on the current GPU."},
+    {"num_plans", num_plans, METH_NOARGS, "How many calls this path takes."},
+    {"forget", forget, METH_NOARGS, "Forgets all plans."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_program_cache", "The fast path of calls: roads.py.", -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__program_cache(void) { return PyModule_Create(&module); }

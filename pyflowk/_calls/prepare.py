@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from ctypes import byref
+from collections.abc import Callable
 from typing import Any
 
 from .._arguments import integer_in
 from .._explain import launching_function
-from .._native.abi import SoftmaxMask
-from .._native.errors import error_of
-from .._pipeline import Recorded, Recorder
+from .._pipeline import Bound
+from .._program import Arg, Memory, run
 from . import roads
-from .recorded import planned
+from .plan_words import array_names, step_words
 
 
 def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Callable[..., None]:
@@ -56,66 +54,41 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
         raise ValueError("op is permute_many, which takes lists of arrays: prepare takes the other functions")
     if "stream" in options:
         raise TypeError("prepare takes no stream: the prepared call does")
-    recorded = function(*arguments, **options, stream=Recorder())
-    if recorded is None:
+    bound = roads.bind_call(function, arguments, options)
+    if len(bound.program.steps) != 1:
         raise ValueError(
             f"{function.__name__} of these arrays is not one call of the library: one of them is copied or converted "
             "first, or nothing is to be computed, as pyflowk.explain says"
         )
-    names = _names(function, recorded)
-    call = _Checked(recorded, names)
-    library = roads.library()
-    if library is None:
+    used = array_names(bound)
+    names = tuple(name for name in inspect.signature(function).parameters if name in used.values())
+    call = _Checked(bound, used, names)
+    cache = roads.program_cache()
+    if cache is None:
         return call
     text = f"run({', '.join((*names, 'stream'))}, /)\n--\n\n{call.__doc__}"
-    plan = planned(recorded, {name: index for index, name in enumerate(names)}, {})
-    return library.flowk_calls_prepared(text.encode(), len(names) + 1, tuple(plan), call)  # type: ignore[no-any-return]
-
-
-def _names(function: Callable[..., Any], recorded: Recorded) -> tuple[str, ...]:
-    """The arrays of the call, in the order of the function's parameters."""
-    values = {getattr(argument, "value", argument) for argument in recorded.arguments if not _mask_in(argument)}
-    for mask in filter(None, map(_mask_in, recorded.arguments)):
-        values |= {mask.dense, mask.lengths, mask.bias}
-    used = {name for address, name in recorded.names.items() if address in values}
-    return tuple(name for name in inspect.signature(function).parameters if name in used)
-
-
-def _mask_in(argument: Any) -> SoftmaxMask | None:
-    """The struct that an argument points to, made by byref()."""
-    struct = getattr(argument, "_obj", None)
-    return struct if isinstance(struct, SoftmaxMask) else None
+    kept: list[Any] = [bound.program]
+    step = step_words(bound, bound.program.steps[0], {arg: names.index(name) for arg, name in used.items()}, {}, kept)
+    return cache.prepared(text, len(names) + 1, step, kept, call)  # type: ignore[no-any-return]
 
 
 class _Checked:
     """The prepared call in Python: what `run` does with arguments that are not plain, or after a status."""
 
-    def __init__(self, recorded: Recorded, names: Sequence[str]) -> None:
-        self._recorded = recorded
-        self._names = (*names, "stream")
+    def __init__(self, bound: Bound, used: dict[Arg, str], names: tuple[str, ...]) -> None:
+        self._program, self._library = bound.program, bound.library
+        self._operands, self._num_outputs = bound.operands, len(bound.outputs)
+        self._used, self._names = used, (*names, "stream")
         positional = inspect.Parameter.POSITIONAL_ONLY
         self.__signature__ = inspect.Signature([inspect.Parameter(name, positional) for name in self._names])
-        self.__doc__ = f"Launches {recorded.function} on these addresses."
+        self.__doc__ = f"Launches {bound.program.steps[0].function} on these addresses."
 
     def __call__(self, *addresses: Any) -> None:
-        names, recorded = self._names, self._recorded
+        names = self._names
         if len(addresses) != len(names):
             raise TypeError(f"run takes {len(names)} ints ({', '.join(names)}), not {len(addresses)}")
         given = {name: integer_in(address, name, 0, 2**64 - 1, "2**64 - 1") for name, address in zip(names, addresses)}
-        by_address = {address: given.get(name) for address, name in recorded.names.items()}
-        *arguments, stream = (*(self._filled(one, by_address) for one in recorded.arguments), given["stream"])
-        status = getattr(recorded.library, recorded.function)(*arguments, stream)
-        if status:
-            error = error_of(recorded.library, status)
-            error.name_parameters(recorded.function, [name for name in names if name not in ("out", "stream")])
-            raise error
-
-    @staticmethod
-    def _filled(argument: Any, by_address: dict[Any, Any]) -> Any:
-        mask = _mask_in(argument)
-        if mask is None:
-            return by_address.get(argument, argument) if isinstance(argument, int) else argument
-        own = SoftmaxMask.from_buffer_copy(mask)
-        for field in ("dense", "lengths", "bias"):
-            setattr(own, field, by_address.get(getattr(mask, field)))
-        return byref(own)
+        places: list[list[Any]] = [list(self._operands), [None] * self._num_outputs, [None]]
+        for (kind, index), name in self._used.items():
+            places[kind][index] = given[name]
+        run(self._program, self._library, Memory(*places), given["stream"])

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reading.h"
 
+#include <stddef.h>
 #include <string.h>
 
 TorchGates torch_gates;
 static ArrayType types[max_types];
-static PyObject *constant_types[max_types];
+static PyTypeObject *constant_types[max_types];
 static int num_types, num_constant_types;
 
 // The names of attributes, made by make_type_known().
-#define NAMES(F) NAMES_OF_TORCH(F) NAMES_OF_ARRAYS(F) NAMES_OF_NUMBA(F)
+#define NAMES(F) NAMES_OF_TORCH(F) NAMES_OF_ARRAYS(F) NAMES_OF_NUMBA(F) F(__array_interface__)
 #define NAMES_OF_TORCH(F) F(requires_grad) F(_current_level)
 #define NAMES_OF_ARRAYS(F) F(data) F(ptr) F(device_id) F(shape) F(strides) F(dtype) F(itemsize) F(device) F(stream)
 #define NAMES_OF_NUMBA(F) F(gpu_data) F(device_ctypes_pointer) F(value) F(context) F(id)
@@ -21,7 +22,7 @@ static struct {
 
 bool make_type_known(const ArrayType *type) {
   if (!names.stream) {
-#define FIELD(name) names.name = python.PyUnicode_InternFromString(#name);
+#define FIELD(name) names.name = PyUnicode_InternFromString(#name);
     NAMES(FIELD)
 #undef FIELD
   }
@@ -30,21 +31,21 @@ bool make_type_known(const ArrayType *type) {
   return true;
 }
 
-bool make_constant(PyObject *type) {
+bool make_constant(PyTypeObject *type) {
   if (num_constant_types == max_types) return false;
   constant_types[num_constant_types++] = type;
   return true;
 }
 
-static bool is_constant(const PyObject *object) {
+static bool is_constant(PyObject *object) {
   for (int i = 0; i < num_constant_types; ++i)
-    if (constant_types[i] == object->type) return true;
-  return object->type == python.PyUnicode_Type || object->type == python.PyType_Type;
+    if (constant_types[i] == Py_TYPE(object)) return true;
+  return PyUnicode_CheckExact(object) || Py_TYPE(object) == &PyType_Type;
 }
 
-static const ArrayType *type_of(const PyObject *array) {
+static const ArrayType *type_of(PyObject *array) {
   for (int i = 0; i < num_types; ++i)
-    if (types[i].type == array->type) return &types[i];
+    if (types[i].type == Py_TYPE(array)) return &types[i];
   return NULL;
 }
 
@@ -53,43 +54,41 @@ static const ArrayType *type_of(const PyObject *array) {
 // Takes the result of a call: 1 or 0, and 1 for an exception, which is cleared.
 static bool is_true(PyObject *result) {
   if (!result) {
-    python.PyErr_Clear();
+    PyErr_Clear();
     return true;
   }
-  const int truth = result == python._Py_FalseStruct  ? 0
-                    : result == python._Py_TrueStruct ? 1
-                                                      : python.PyObject_IsTrue(result);
-  python.Py_DecRef(result);
-  if (truth < 0) python.PyErr_Clear();
+  const int truth = result == Py_False ? 0 : result == Py_True ? 1 : PyObject_IsTrue(result);
+  Py_DecRef(result);
+  if (truth < 0) PyErr_Clear();
   return truth != 0;
 }
 
 // An integer that an attribute or item holds; false where it is none.
 static bool take_integer(PyObject *object, int64_t *value) {
   if (!object) {
-    python.PyErr_Clear();
+    PyErr_Clear();
     return false;
   }
-  *value = python.PyLong_AsLongLong(object);
-  python.Py_DecRef(object);
-  if (*value != -1 || !python.PyErr_Occurred()) return true;
-  python.PyErr_Clear();
+  *value = PyLong_AsLongLong(object);
+  Py_DecRef(object);
+  if (*value != -1 || !PyErr_Occurred()) return true;
+  PyErr_Clear();
   return false;
 }
 
 static bool integer_attribute(PyObject *object, PyObject *name, int64_t *value) {
-  return take_integer(python.PyObject_GetAttr(object, name), value);
+  return take_integer(PyObject_GetAttr(object, name), value);
 }
 
 static bool integers_of(PyObject *tuple, int64_t *values, int max_values, int *num_values) {
-  if (tuple->type != python.PyTuple_Type && tuple->type != python.PyList_Type) return false;
-  const bool is_list = tuple->type == python.PyList_Type;
-  const intptr_t size = is_list ? python.PyList_Size(tuple) : python.PyTuple_Size(tuple);
+  if (!PyTuple_CheckExact(tuple) && !PyList_CheckExact(tuple)) return false;
+  const bool is_list = PyList_CheckExact(tuple);
+  const intptr_t size = is_list ? PyList_Size(tuple) : PyTuple_Size(tuple);
   if (size > max_values) return false;
   for (intptr_t i = 0; i < size; ++i) {
-    PyObject *item = is_list ? python.PyList_GetItem(tuple, i) : python.PyTuple_GetItem(tuple, i);
-    if (!item || item->type != python.PyLong_Type) return false;
-    python.Py_IncRef(item);
+    PyObject *item = is_list ? PyList_GetItem(tuple, i) : PyTuple_GetItem(tuple, i);
+    if (!item || !PyLong_CheckExact(item)) return false;
+    Py_IncRef(item);
     if (!take_integer(item, &values[i])) return false;
   }
   *num_values = (int)size;
@@ -100,17 +99,17 @@ static bool integers_of(PyObject *tuple, int64_t *values, int max_values, int *n
 
 static bool torch_watches(void) {
   for (int i = 0; i < torch_gates.num_watchers; ++i)
-    if (is_true(python.PyObject_CallNoArgs(torch_gates.watchers[i]))) return true;
+    if (is_true(PyObject_CallNoArgs(torch_gates.watchers[i]))) return true;
   int64_t level;
   return !integer_attribute(torch_gates.forward_mode, names._current_level, &level) || level >= 0;
 }
 
 // Is the tensor's memory not the whole of it?
 static bool torch_watches_tensor(PyObject *tensor, bool is_complex, int *is_grad_enabled) {
-  if (*is_grad_enabled < 0) *is_grad_enabled = is_true(python.PyObject_CallNoArgs(torch_gates.is_grad_enabled));
-  if (*is_grad_enabled && is_true(python.PyObject_GetAttr(tensor, names.requires_grad))) return true;
-  if (is_true(python.PyObject_CallFunctionObjArgs(torch_gates.is_neg, tensor, NULL))) return true;
-  return is_complex && is_true(python.PyObject_CallFunctionObjArgs(torch_gates.is_conj, tensor, NULL));
+  if (*is_grad_enabled < 0) *is_grad_enabled = is_true(PyObject_CallNoArgs(torch_gates.is_grad_enabled));
+  if (*is_grad_enabled && is_true(PyObject_GetAttr(tensor, names.requires_grad))) return true;
+  if (is_true(PyObject_CallFunctionObjArgs(torch_gates.is_neg, tensor, NULL))) return true;
+  return is_complex && is_true(PyObject_CallFunctionObjArgs(torch_gates.is_conj, tensor, NULL));
 }
 
 // ---- arrays ---------------------------------------------------------------------------------------------------------
@@ -119,13 +118,14 @@ typedef struct {
   DLTensor tensor;
   int64_t extents[32], strides[32];
   uint64_t dtype;  // what tells element types apart
+  bool is_read_only;
 } Array;
 
 // object.first.second, an integer.
 static bool integer_attribute_of(PyObject *object, PyObject *first, PyObject *second, int64_t *value) {
-  PyObject *inner = python.PyObject_GetAttr(object, first);
+  PyObject *inner = PyObject_GetAttr(object, first);
   const bool is_read = inner && integer_attribute(inner, second, value);
-  if (inner) python.Py_DecRef(inner);
+  if (inner) Py_DecRef(inner);
   return is_read;
 }
 
@@ -133,13 +133,26 @@ static bool integer_attribute_of(PyObject *object, PyObject *first, PyObject *se
 static bool read_numba_memory(PyObject *array, const ArrayType *type, int64_t *pointer, int64_t *ordinal) {
   int64_t stream;
   if (!integer_attribute(array, names.stream, &stream) || stream != 0) return false;
-  PyObject *memory = python.PyObject_GetAttr(array, names.gpu_data), *context = NULL;
-  const bool is_read = memory && memory->type == type->of_framework &&
+  PyObject *memory = PyObject_GetAttr(array, names.gpu_data), *context = NULL;
+  const bool is_read = memory && (PyObject *)Py_TYPE(memory) == type->of_framework &&
                        integer_attribute_of(memory, names.device_ctypes_pointer, names.value, pointer) &&
-                       (context = python.PyObject_GetAttr(memory, names.context)) &&
+                       (context = PyObject_GetAttr(memory, names.context)) &&
                        integer_attribute_of(context, names.device, names.id, ordinal);
-  if (context) python.Py_DecRef(context);
-  if (memory) python.Py_DecRef(memory);
+  if (context) Py_DecRef(context);
+  if (memory) Py_DecRef(memory);
+  return is_read;
+}
+
+static bool read_numpy_memory(PyObject *array, Array *read, int64_t *pointer) {
+  PyObject *interface = PyObject_GetAttr(array, names.__array_interface__);
+  PyObject *data = interface ? PyDict_GetItemWithError(interface, names.data) : NULL;  // (address, is read-only)
+  bool is_read = data && PyTuple_CheckExact(data) && PyTuple_Size(data) == 2;
+  if (is_read) {
+    read->is_read_only = PyTuple_GetItem(data, 1) != Py_False;
+    *pointer = PyLong_AsLongLong(PyTuple_GetItem(data, 0));
+    is_read = !PyErr_Occurred();
+  }
+  Py_XDECREF(interface);
   return is_read;
 }
 
@@ -149,40 +162,45 @@ static bool read_attributes(PyObject *array, const ArrayType *type, Array *read,
   int64_t pointer, ordinal;
   *stream = 0;
   if (type->way == by_cupy_attributes) {
-    PyObject *data = python.PyObject_GetAttr(array, names.data);
+    PyObject *data = PyObject_GetAttr(array, names.data);
     const bool is_read =
         data && integer_attribute(data, names.ptr, &pointer) && integer_attribute(data, names.device_id, &ordinal);
-    if (data) python.Py_DecRef(data);
+    if (data) Py_DecRef(data);
     if (!is_read) {
-      python.PyErr_Clear();
+      PyErr_Clear();
       return false;
     }
   } else if (type->way == by_numba_attributes) {
     if (!read_numba_memory(array, type, &pointer, &ordinal)) {
-      python.PyErr_Clear();
+      PyErr_Clear();
+      return false;
+    }
+  } else if (type->way == by_numpy_attributes) {
+    ordinal = 0;
+    if (!read_numpy_memory(array, read, &pointer)) {
+      PyErr_Clear();
       return false;
     }
   } else if (!integer_attribute(array, names.ptr, &pointer) || !integer_attribute(array, names.device, &ordinal) ||
              !integer_attribute(array, names.stream, stream)) {
     return false;
   }
-  PyObject *shape = python.PyObject_GetAttr(array, names.shape),
-           *strides = python.PyObject_GetAttr(array, names.strides);
-  PyObject *dtype = python.PyObject_GetAttr(array, names.dtype);
+  PyObject *shape = PyObject_GetAttr(array, names.shape), *strides = PyObject_GetAttr(array, names.strides);
+  PyObject *dtype = PyObject_GetAttr(array, names.dtype);
   int rank = 0, num_strides = 0;
   const bool is_read = shape && strides && dtype && integers_of(shape, read->extents, 32, &rank) &&
                        integers_of(strides, read->strides, 32, &num_strides) && rank == num_strides;
   // The array has the dtype and a plan keeps it, so that no other object gets its address.
   read->dtype = (uint64_t)(uintptr_t)dtype;
-  if (shape) python.Py_DecRef(shape);
-  if (strides) python.Py_DecRef(strides);
-  if (dtype) python.Py_DecRef(dtype);
+  if (shape) Py_DecRef(shape);
+  if (strides) Py_DecRef(strides);
+  if (dtype) Py_DecRef(dtype);
   if (!is_read) {
-    python.PyErr_Clear();
+    PyErr_Clear();
     return false;
   }
   *tensor = (DLTensor){.data = (void *)(uintptr_t)pointer,
-                       .device = {dl_cuda, (int32_t)ordinal},
+                       .device = {type->way == by_numpy_attributes ? dl_cpu : dl_cuda, (int32_t)ordinal},
                        .rank = rank,
                        .shape = read->extents,
                        .strides = read->strides};
@@ -192,7 +210,7 @@ static bool read_attributes(PyObject *array, const ArrayType *type, Array *read,
 static bool read_array(PyObject *array, const ArrayType *type, Array *read, int64_t *stream) {
   if (type->way != by_exchange_api) return read_attributes(array, type, read, stream);
   if (type->api->tensor_from_object(array, &read->tensor)) {
-    python.PyErr_Clear();
+    PyErr_Clear();
     return false;
   }
   const DLDataType dtype = read->tensor.dtype;
@@ -224,8 +242,8 @@ static bool add_word(Reading *reading, uint64_t kind, uint64_t word) {
 
 // Numbers, None and other objects that do not change: by value, or by address, which the plan keeps valid.
 static bool add_object(Reading *reading, PyObject *object, bool is_number) {
-  if (object->type == python.PyFloat_Type) {
-    const double value = python.PyFloat_AsDouble(object);
+  if (PyFloat_CheckExact(object)) {
+    const double value = PyFloat_AsDouble(object);
     if (is_number) {
       if (reading->num_numbers == max_numbers) return false;
       reading->numbers[reading->num_numbers++] = value;
@@ -237,11 +255,11 @@ static bool add_object(Reading *reading, PyObject *object, bool is_number) {
   }
   int64_t values[33];
   int num_values;
-  if (object->type == python.PyLong_Type) {
-    python.Py_IncRef(object);
+  if (PyLong_CheckExact(object)) {
+    Py_IncRef(object);
     return take_integer(object, values) && add_word(reading, 'i', (uint64_t)values[0]);
   }
-  if (object == python._Py_NoneStruct || object == python._Py_TrueStruct || object == python._Py_FalseStruct)
+  if (object == Py_None || object == Py_True || object == Py_False)
     return add_word(reading, 'c', (uint64_t)(uintptr_t)object);
   if (is_number) return false;
   if (is_constant(object)) return add_word(reading, 'c', (uint64_t)(uintptr_t)object);
@@ -249,26 +267,21 @@ static bool add_object(Reading *reading, PyObject *object, bool is_number) {
          add_words(reading, values, num_values);
 }
 
-typedef struct {
-  int is_grad_enabled;      // -1: not asked
-  int64_t stream_of_array;  // of DeviceArrays
-  bool has_stream_of_array;
-} Context;
-
-static bool add_array(Reading *reading, Context *context, PyObject *array, const ArrayType *type) {
+static bool add_array(Reading *reading, PyObject *array, const ArrayType *type, bool is_written) {
   Array read;
   int64_t stream;
-  if (!read_array(array, type, &read, &stream)) return false;
+  read.is_read_only = false;
+  if (!read_array(array, type, &read, &stream) || (is_written && read.is_read_only)) return false;
   const DLTensor *tensor = &read.tensor;
   if (type->is_watched) {
     reading->is_watched = true;
     const bool is_complex = tensor->dtype.code == 5;
-    if (torch_watches_tensor(array, is_complex, &context->is_grad_enabled)) return false;
+    if (torch_watches_tensor(array, is_complex, &reading->is_grad_enabled)) return false;
   }
   if (type->way == by_device_array_attributes) {  // arrays of several streams wait for each other
-    if (context->has_stream_of_array && stream != context->stream_of_array) return false;
-    context->has_stream_of_array = true;
-    context->stream_of_array = stream;
+    if (reading->has_stream_of_array && stream != reading->stream_of_array) return false;
+    reading->has_stream_of_array = true;
+    reading->stream_of_array = stream;
   }
   if (reading->first && type != reading->first_type &&
       (type->way == by_numba_attributes || reading->first_type->way == by_numba_attributes))
@@ -289,25 +302,25 @@ static bool add_array(Reading *reading, Context *context, PyObject *array, const
 }
 
 // The stream that the framework has made current, or the arrays' own.
-static bool read_current_stream(Reading *reading, const Context *context) {
+static bool read_current_stream(const Reading *reading, void **stream) {
   const ArrayType *type = reading->first_type;
   int64_t handle;
-  reading->stream = NULL;
+  *stream = NULL;
   if (reading->device.type != dl_cuda) return true;
   switch (type->way) {
     case by_exchange_api:
-      if (!type->api->current_stream(dl_cuda, reading->device.ordinal, &reading->stream)) return true;
-      python.PyErr_Clear();
+      if (!type->api->current_stream(dl_cuda, reading->device.ordinal, stream)) return true;
+      PyErr_Clear();
       return false;
     case by_cupy_attributes: {
-      PyObject *stream = python.PyObject_CallNoArgs(type->of_framework);
-      const bool is_read = stream && integer_attribute(stream, names.ptr, &handle);
-      if (stream) python.Py_DecRef(stream);
-      if (!is_read) python.PyErr_Clear();
-      reading->stream = (void *)(uintptr_t)handle;
+      PyObject *object = PyObject_CallNoArgs(type->of_framework);
+      const bool is_read = object && integer_attribute(object, names.ptr, &handle);
+      Py_XDECREF(object);
+      if (!is_read) PyErr_Clear();
+      *stream = (void *)(uintptr_t)handle;
       return is_read;
     }
-    default: reading->stream = (void *)(uintptr_t)context->stream_of_array; return true;
+    default: *stream = (void *)(uintptr_t)reading->stream_of_array; return true;
   }
 }
 
@@ -317,40 +330,39 @@ static bool is_same_stream(const void *first, const void *second) {
   return first == second || ((uintptr_t)first <= legacy_default && (uintptr_t)second <= legacy_default);
 }
 
-// The stream of the call. A new result is allocated on the current stream: on any other, the call is Python's.
-static bool choose_stream(Reading *reading, const Context *context, bool has_stream, const ArrayType *out_type) {
-  if (!has_stream) {
+bool is_on_current_stream(const Reading *reading) {
+  void *current;
+  return !reading->has_stream || reading->device.type != dl_cuda ||
+         (read_current_stream(reading, &current) && is_same_stream(reading->stream, current));
+}
+
+static bool choose_stream(Reading *reading, const ArrayType *out_type) {
+  if (!reading->has_stream) {
     // The stream of a DeviceArray gives way to the one that the framework of out has made current.
     if (out_type && out_type != reading->first_type && reading->first_type->way == by_device_array_attributes)
       return false;
-    if (!read_current_stream(reading, context)) return false;
-  } else if (!reading->out && reading->device.type == dl_cuda) {
-    void *given = reading->stream;
-    if (!read_current_stream(reading, context) || !is_same_stream(given, reading->stream)) return false;
-    reading->stream = given;
+    if (!read_current_stream(reading, &reading->stream)) return false;
   }
   // A DeviceArray of another stream is waited for.
-  return !context->has_stream_of_array ||
-         is_same_stream(reading->stream, (const void *)(uintptr_t)context->stream_of_array);
+  return !reading->has_stream_of_array ||
+         is_same_stream(reading->stream, (const void *)(uintptr_t)reading->stream_of_array);
 }
 
-bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, intptr_t num_arguments) {
-  Context context = {.is_grad_enabled = -1};
+bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments) {
   const ArrayType *out_type = NULL;
-  bool has_stream = false;
-  reading->num_key_words = reading->num_pointers = reading->num_numbers = 0;
-  reading->out = reading->first = NULL;
-  reading->is_watched = false;
-  for (intptr_t i = 0; i < num_arguments; ++i) {
+  bool lacks_out = false;
+  memset((char *)reading + offsetof(Reading, num_key_words), 0, sizeof *reading - offsetof(Reading, num_key_words));
+  reading->is_grad_enabled = -1;
+  for (Py_ssize_t i = 0; i < num_arguments; ++i) {
     PyObject *argument = arguments[i];
     const char role = roles[i];
     if (role == role_stream) {
-      if (argument == python._Py_NoneStruct) continue;
-      if (argument->type != python.PyLong_Type) return false;
-      has_stream = true;
-      reading->stream = (void *)(uintptr_t)python.PyLong_AsUnsignedLongLong(argument);
+      if (argument == Py_None) continue;
+      if (!PyLong_CheckExact(argument)) return false;
+      reading->has_stream = true;
+      reading->stream = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(argument);
       if (reading->stream == (void *)UINTPTR_MAX) {
-        python.PyErr_Clear();
+        PyErr_Clear();
         return false;
       }
       continue;
@@ -359,12 +371,14 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
       if (reading->num_pointers == max_pointers) return false;
       reading->pointers[reading->num_pointers] = NULL;
       const ArrayType *type = type_of(argument);
-      const bool is_added = type ? add_array(reading, &context, argument, type) : add_object(reading, argument, true);
+      const bool is_added =
+          type ? add_array(reading, argument, type, role == role_out) : add_object(reading, argument, true);
       if (!is_added) return false;
       ++reading->num_pointers;
-      if (role == role_out && type) {
-        reading->out = argument;
-        out_type = type;
+      if (role == role_out) {
+        lacks_out |= !type;
+        if (type && reading->num_outs == 0) out_type = type;
+        reading->outs[reading->num_outs++] = type ? argument : NULL;
       }
       continue;
     }
@@ -372,6 +386,6 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
   }
   if (!reading->first || (reading->is_watched && torch_watches())) return false;
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
-  if (reading->first_type->way == by_numba_attributes && (!reading->out || has_stream)) return false;
-  return choose_stream(reading, &context, has_stream, out_type);
+  if (reading->first_type->way == by_numba_attributes && (lacks_out || reading->has_stream)) return false;
+  return choose_stream(reading, out_type);
 }

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C road of a call: libpyflowk_calls, which calls.c describes, and what it knows of the frameworks' arrays.
+"""The fast path of a call: the extension _program_cache (calls.c), and what it knows of the frameworks' arrays.
 
 A public function's body is one line, `return (F.call if roads.is_compiling() else F.enter)(x, ..., out, stream)`.
-`call` is the road through Python; `enter` is the C road, which gives the same results and takes whatever is not plain
-to `call`. Both are the same function where there is no C road: on a free-threaded Python, whose calls no GIL keeps
-apart, where the library is not found, and where this Python does not export the functions that it needs.
+`call` is the path through Python; `enter` is the fast path, which gives the same results and takes whatever is not
+plain to `call`. Both are the same function without the extension: on a free-threaded Python, whose calls no GIL keeps
+apart, and if pyflowk was built without Python's headers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib.machinery
+import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
@@ -24,112 +27,154 @@ import numpy as np
 from .. import _pipeline
 from .._arrays import kinds
 from .._arrays.device_array import DeviceArray
-from .._arrays.frameworks import attribute_of
+from .._arrays.frameworks import attribute_of, trace_by
+from .._arrays.frameworks import is_compiling as is_compiling
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
-from .recorded import learned
+from .._pipeline import Bound, Request
+from .plan_words import plan_of
 
-FILE_NAME = "libpyflowk_calls.so"
 # The ways of reading.h.
-_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA = range(4)
+_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA, _BY_NUMPY = range(5)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 
 
 class Road:
-    """The two roads of one public function.
+    """The two paths of one public function.
 
-    `parameters` are the names of what `call` takes before out and stream. A name alone is an array's, or a number's in
-    its place; one with "=" an option's, on whose value the plan depends; one with "~" a number's on whose type alone it
-    does.
+    `parameters` are the names of what it takes before `outs` and the stream. `x`: an array, or a number in its place;
+    `x=`: an option, whose value is in the cache's key; `x~`: a number, of which only the type is. `request` makes a
+    Request from their values, and with `takes_outs` from those of `outs`.
     """
 
-    __slots__ = ("call", "enter", "names", "roles")
+    __slots__ = ("arrays", "enter", "names", "num_inputs", "outs", "request", "roles", "takes_outs")
 
-    def __init__(self, parameters: str, call: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        parameters: str,
+        request: Callable[..., Request],
+        outs: tuple[str, ...] = ("out",),
+        *,
+        takes_outs: bool = False,
+    ) -> None:
         words = parameters.split()
-        self.call = call
+        self.request = request
         self.names = tuple(word.rstrip("=~") for word in words)
-        self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "ws"
-        opened = library()
-        self.enter = call
-        if opened is not None:
-            text = f"The C road of {call.__name__.strip('_')}()."
-            self.enter = opened.flowk_calls_road(text.encode(), self.roles.encode(), self.call_and_notice, self.learn)
+        self.outs, self.takes_outs = outs, takes_outs
+        self.num_inputs = len(words)
+        self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "w" * len(outs) + "s"
+        self.arrays = [index for index, role in enumerate(self.roles) if role == "a"]
+        cache = program_cache()
+        self.enter = self.call
+        if cache is not None:
+            text = f"The fast path of {request.__name__.strip('_')}()."
+            self.enter = cache.path(text, self.roles, self.call_and_notice, self.miss)
+
+    def call(self, *arguments: Any) -> Any:
+        """The path through Python."""
+        return _pipeline.call(*self._split(arguments))
+
+    def bind_plan(self, named: dict[str, Any]) -> Bound:
+        """The plan of a call with arguments by name."""
+        request, outs, _ = self._split((*(named[name] for name in (*self.names, *self.outs)), None))
+        return _pipeline.bind_plan(request, outs)
 
     def call_and_notice(self, *arguments: Any) -> Any:
-        """`call`, after which the arrays' types are known to the C road."""
-        result = self.call(*arguments)
-        with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
-            for argument, role in zip(arguments, self.roles):
-                if role == "a":
-                    notice(type(argument))
+        """`call`, after which the arrays' types are known to the fast path."""
+        result = _pipeline.call_now(*self._split(arguments))
+        for index in self.arrays:
+            if type(arguments[index]) not in _noticed:
+                with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
+                    notice(type(arguments[index]))
         return result
 
-    def learn(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The plan of a call that was made, for calls.c; None where it is not plain."""
+    def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | None]:
+        """The result of a call, and its plan for calls.c; None where it is not plain."""
+        request, outs, stream = self._split(arguments)
+        bound = _pipeline.bind(request, outs, stream)
+        if bound.__class__ is not Bound:
+            return bound.by_operator(request, outs, stream), None
+        result = bound.run()
         try:
             if set(native.loaded) - {None}:
                 _check_device()
-            return learned(self.call, self.names, self.roles, arguments)
-        except Exception:  # the call was made, and its result is not lost; it stays Python's
-            return None
+            return result, plan_of(bound, self.names, self.roles, arguments)
+        except Exception:  # the result is not lost; the call stays Python's
+            return result, None
+
+    def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
+        end = -1 if self.takes_outs else self.num_inputs
+        return self.request(*arguments[:end]), arguments[self.num_inputs : -1], arguments[-1]
+
+
+def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:
+    """The plan of a call of a public function, whose body is one line that names its Road."""
+    try:
+        given = inspect.signature(function).bind(*arguments, **options)
+    except TypeError:
+        function(*arguments, **options)  # which raises an error of its own
+        raise
+    if given.arguments.get("others"):  # as which masked_softmax takes what it has no parameter for
+        function(*arguments, **options)
+    given.apply_defaults()
+    used: Any = (function.__globals__.get(name) for name in function.__code__.co_names)
+    road = next(one for one in used if hasattr(one, "bind_plan"))
+    return road.bind_plan(given.arguments)  # type: ignore[no-any-return]
 
 
 @functools.cache
-def library() -> Any:
-    """libpyflowk_calls; None where there is no C road."""
+def program_cache() -> Any:
+    """The extension; None where there is none."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
-    for path in _paths():
-        if os.path.exists(path):
-            # PyDLL: its functions take and give Python's objects, and hold the GIL.
-            opened = ctypes.PyDLL(path)
-            _declare(opened)
-            if not opened.flowk_calls_open():
-                return None
-            _start(opened)
-            return opened
-    return None
+    try:
+        cache: Any = import_module("pyflowk._calls._program_cache")
+    except ImportError:
+        path = next(filter(os.path.exists, _paths()), None)
+        if path is None:
+            return None
+        loader = importlib.machinery.ExtensionFileLoader("pyflowk._calls._program_cache", path)
+        spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
+        assert spec is not None
+        cache = importlib.util.module_from_spec(spec)
+        loader.exec_module(cache)
+    cache.add_constant(DType)
+    cache.add_type(DeviceArray, _BY_DEVICE_ARRAY, 0, False, None)
+    cache.add_type(np.ndarray, _BY_NUMPY, 0, False, None)
+    return cache
+
+
+def program_cache_text() -> str:
+    """Is there a fast path, for `python -m pyflowk info`."""
+    cache = program_cache()
+    if cache is not None:
+        return str(cache.__file__)
+    is_free_threaded = sysconfig.get_config_var("Py_GIL_DISABLED")
+    why = "this Python has no GIL" if is_free_threaded else "this pyflowk was built without Python's headers"
+    return f"none: {why}; calls run in Python, which takes longer"
 
 
 def _paths() -> Iterator[str]:
+    """Where the extension is if this package is a source tree: in the build folder of the libraries that FLOWK_LIBRARY
+    names, or in the installed package."""
+    folders = []
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice not in ("", *native.FILE_NAMES):
         path = os.path.abspath(choice)
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        yield os.path.join(folder, FILE_NAME)
-        yield os.path.join(os.path.dirname(folder), "pyflowk", "_calls", FILE_NAME)  # a build folder
-    yield from native.installed_paths(FILE_NAME)
-
-
-def _declare(opened: Any) -> None:
-    new, text, number, address = ctypes.py_object, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
-    for name, result, arguments in (
-        ("open", number, []),
-        ("road", new, [text, text, new, new]),
-        ("prepared", new, [text, number, new, new]),
-        ("add_type", number, [new, number, address, number, new]),
-        ("add_constant", number, [new]),
-        ("watch", None, [new, new]),
-        ("check_device", None, [address]),
-        ("num_plans", number, []),
-        ("forget", None, []),
-    ):
-        function = getattr(opened, f"flowk_calls_{name}")
-        function.restype, function.argtypes = result, arguments
-
-
-def _start(opened: Any) -> None:
-    opened.flowk_calls_add_constant(DType)
-    opened.flowk_calls_add_type(DeviceArray, _BY_DEVICE_ARRAY, None, 0, None)
+        folders.append(os.path.join(os.path.dirname(folder), "pyflowk", "_calls"))
+    folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in native.installed_paths("")]
+    for folder in folders:
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            yield os.path.join(folder, f"_program_cache{suffix}")
 
 
 @functools.cache
 def _check_device() -> None:
     """Where there are several GPUs, from now on. Not at the start: it initialises CUDA, and no process forks after."""
     if driver.device_count() > 1:
-        library().flowk_calls_check_device(driver.address_of("cuCtxGetDevice"))
+        program_cache().check_device(driver.address_of("cuCtxGetDevice"))
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
@@ -138,18 +183,18 @@ _noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, li
 
 
 def notice(array_type: type[Any]) -> None:
-    """Makes the type of an array known to the C road, if that can read it: torch's tensors, CuPy's arrays, Numba's, and
-    those of any framework that have the exchange API and follow its current stream."""
+    """Makes the type of an array known to the fast path, if that can read it: torch's tensors, CuPy's arrays, Numba's,
+    and those of any framework that have the exchange API and follow its current stream."""
     if array_type in _noticed:
         return
     _noticed.add(array_type)
-    kind, opened = kinds.ARRAYS.get(array_type), library()
-    if opened is None or kind is None or not kind.is_array:
+    kind, cache = kinds.ARRAYS.get(array_type), program_cache()
+    if cache is None or kind is None or not kind.is_array:
         return
     if array_type.__name__ == "DeviceNDArray":
         memory = attribute_of(array_type.__module__, "_driver.OwnedPointer")
         if memory is not None:
-            opened.flowk_calls_add_type(array_type, _BY_NUMBA, None, 0, memory)
+            cache.add_type(array_type, _BY_NUMBA, 0, False, memory)
     if not kind.follows_current_stream:
         return
     api = _exchange_api(array_type)
@@ -157,13 +202,13 @@ def notice(array_type: type[Any]) -> None:
         return
     if isinstance(kind, kinds.TorchKind):
         if api and import_module("pyflowk._torch.gate").is_whole:
-            _watch_torch(opened)
-            opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 1, None)
+            _watch_torch(cache)
+            cache.add_type(array_type, _BY_EXCHANGE_API, api, True, None)
     elif api:
-        opened.flowk_calls_add_type(array_type, _BY_EXCHANGE_API, api, 0, None)
+        cache.add_type(array_type, _BY_EXCHANGE_API, api, False, None)
     elif isinstance(kind, kinds.CupyKind):
         current_stream = sys.modules["cupy"].cuda.get_current_stream
-        opened.flowk_calls_add_type(array_type, _BY_CUPY, None, 0, current_stream)
+        cache.add_type(array_type, _BY_CUPY, 0, False, current_stream)
 
 
 def _exchange_api(array_type: type[Any]) -> int | None:
@@ -180,13 +225,8 @@ def _exchange_api(array_type: type[Any]) -> int | None:
 
 
 @functools.cache
-def _watch_torch(opened: Any) -> None:
-    global is_compiling
+def _watch_torch(cache: Any) -> None:
     torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
-    opened.flowk_calls_watch(gate.WATCHERS, gate.OF_TENSORS)
-    opened.flowk_calls_add_constant(torch.dtype)
-    is_compiling = _pipeline.is_compiling = torch.compiler.is_dynamo_compiling
-
-
-_pipeline.is_compiling = attribute_of("torch", "compiler.is_dynamo_compiling") or _pipeline.is_compiling
-is_compiling = _pipeline.is_compiling
+    cache.watch(gate.WATCHERS, *gate.OF_TENSORS, torch.get_default_dtype)
+    cache.add_constant(torch.dtype)
+    trace_by(torch.compiler.is_dynamo_compiling)

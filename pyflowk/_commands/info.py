@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from .. import __version__
+from .._calls.roads import program_cache_text
 from .._native import driver, library
 from .._native.errors import FlowkError
 
@@ -31,6 +32,7 @@ def _lines() -> Iterator[tuple[str, str]]:
     for device in range(driver.device_count()):
         yield f"device {device}", driver.device_name(device)
     yield "python", platform.python_version()
+    yield "program cache", program_cache_text()
     for package in ("numpy", "cuda.core", "ml_dtypes"):
         yield package, _package_version(package)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import re
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,8 @@ from .._arrays.kinds import Signature
 from .._native import driver
 from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
 from .._native.errors import error_of
-from .._pipeline import Call, Operation, Plan, Readings, call, new_array, no_array
+from .._pipeline import Operation, Request, call, no_array
+from .._program import Buffer, Memory, Program
 from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
 from .layout import place_operands
 from .promotion import FLOATS, INTEGERS, number_bytes
@@ -63,7 +63,7 @@ class Binding(NamedTuple):
     rank: int
     shape: int | None
     out_shape: tuple[int, ...]
-    order: tuple[int, ...] | None  # as in Plan
+    order: tuple[int, ...] | None  # as in Buffer
     out_dtype: Any
     pointers: type  # of the array of all arrays' addresses
     kernels: dict[tuple[int, int, int], int]  # the CUkernel by kernel, pack_elements and device
@@ -132,7 +132,6 @@ class ElementwiseKernel:
         self.__name__ = name
         self._names = tuple(names[:-1])
         self._operation = Operation(self._names, self._plan, takes_numbers=True)
-        self._bind = functools.lru_cache(maxsize=1024)(self._bound)
         self._kernels: dict[tuple[Formula, str, int, int], tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
@@ -145,31 +144,24 @@ class ElementwiseKernel:
             operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        return call(self._operation, operands[0], operands[1:], out, stream)
+        return call(Request(self._operation, operands), (out,), stream)
 
-    def _plan(self, operands: tuple[Signature, ...], out: Signature | None, options: None) -> Plan:
-        return Plan("", lambda *_: (), (), None, None, self._launch)
+    def _plan(self, operands: tuple[Signature, ...], outs: tuple[Signature | None], options: None) -> Program:
+        binding = self._bind(operands, outs[0])
+        result = Buffer(binding.out_shape, binding.out_dtype, binding.order)
+        return Program((), (result,), keep=binding, launch=self._launch)
 
-    def _launch(self, read: Readings, made: Call) -> Any:
-        """The steps of a Plan."""
-        operands, device = made.inputs, read.device
+    def _launch(self, program: Program, library: Any, memory: Memory, device: int | None, stream: int) -> None:
+        """What runs instead of a Program's steps."""
+        operands, outputs, _ = memory
+        binding: Binding = program.keep
         if device is None:
-            name = next(name for name, operand in zip(self._names, operands) if operand is read.x)
-            raise TypeError(f"{self.__name__} runs on a GPU only, but {name} is a host array")
-        binding = self._bind(read.signatures, read.out_signature)
-        written, out_pointer = made.out, read.out_pointer
-        if written is None:
-            written, out_pointer = new_array(
-                *(read.source, read.x, binding.out_shape, binding.out_dtype, binding.order, device, read.stream)
-            )
-        pointers = [out_pointer, *(read.pointers[index] for index in binding.arrays)]
-        members = [_member(read.pointers[index], code, self._names[index]) for index, code in binding.numbers]
+            raise TypeError(f"{self.__name__} runs on a GPU only, but {self._names[binding.arrays[0]]} is a host array")
+        pointers = [outputs[0], *(operands[index] for index in binding.arrays)]
+        members = [_member(operands[index], code, self._names[index]) for index, code in binding.numbers]
         factory = struct.pack(binding.number_format, *members)
         with driver.current(device):
-            self._run(read.library, binding, pointers, factory, device, read.stream)
-        for after in read.afters:
-            after(read.stream)
-        return read.source.result(read.x, written) if made.out is None else written
+            self._run(library, binding, pointers, factory, device, stream)
 
     def _run(
         self, library: Any, binding: Binding, pointers: list[Any], factory: bytes, device: int, stream: int
@@ -207,7 +199,7 @@ class ElementwiseKernel:
             self._kernels[key] = (handle, loaded)
         return self._kernels[key][0]
 
-    def _bound(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
+    def _bind(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
         """Finds the types. An operand is (shape, strides, dtype) of an array, or the type of a number."""
         arrays = tuple(index for index, operand in enumerate(operands) if isinstance(operand, tuple))
         if None in operands:

@@ -16,7 +16,7 @@ class Placement(NamedTuple):
     """The shape of out and the strides of all operands over it."""
 
     shape: tuple[int, ...]
-    order: tuple[int, ...] | None  # of a new out, as in Plan
+    order: tuple[int, ...] | None  # of a new out, as in Buffer
     shape_address: int | None
     addresses: tuple[int | None, ...]  # of the strides of out and of all operands; None is C order
     keep: Any  # what keeps them alive

@@ -39,6 +39,9 @@ FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64,
 # The C functions mix these in one call; operands of any other type must all have that type.
 MIXED_FLOATS = FLOATS - {DType.FLOAT64}
 
+# The library takes parameters as float64, which holds every integer up to this one.
+LARGEST_PARAMETER = 2**53
+
 _BITS = {code: 8 << (code - DType.INT8) % 4 for code in INTEGERS}
 _SIGNED = {8: DType.INT8, 16: DType.INT16, 32: DType.INT32, 64: DType.INT64}
 _FLOAT_OF_BITS = {8: DType.FLOAT16, 16: DType.FLOAT32, 32: DType.FLOAT64, 64: DType.FLOAT64}
@@ -165,6 +168,16 @@ def number_bytes(value: Any, code: DType, name: str) -> bytes:
     if code == DType.FLOAT64:
         return struct.pack("=d", float_from(value, name))
     return _pack_float32(round_to(float_from(value, name), code))
+
+
+def parameter_value(value: Any, code: DType, name: str) -> float:
+    """A parameter of a result of type `code`; OverflowError, as in NumPy 2, if an integer type does not hold it."""
+    if code in INTEGERS:
+        value = int(value)
+        number_bytes(value, code, name)
+        if abs(value) > LARGEST_PARAMETER:
+            raise OverflowError(f"{name}: Python integer {value} is past 2**53, the largest parameter")
+    return value if value.__class__ is float else float_from(value, name)
 
 
 def float_from(value: Any, name: str) -> float:

@@ -178,5 +178,11 @@ def compared_past_bounds(op: BinaryOp, number: int, index: int, code: DType) -> 
     return BinaryOp.LESS_EQUAL if is_true else BinaryOp.GREATER, high if index == 1 else low
 
 
+def within_bounds(op: BinaryOp, number: int, index: int, code: DType) -> tuple[BinaryOp, int]:
+    """`op` with a number at `index`; if type `code` does not hold the number, the comparison that answers for it."""
+    low, high = integer_bounds(code)
+    return (op, number) if low <= number <= high else compared_past_bounds(op, number, index, code)
+
+
 _TRUE_OF_LESS = (BinaryOp.LESS, BinaryOp.LESS_EQUAL, BinaryOp.NOT_EQUAL)
 _TRUE_OF_GREATER = (BinaryOp.GREATER, BinaryOp.GREATER_EQUAL, BinaryOp.NOT_EQUAL)

@@ -13,20 +13,19 @@ from .._calls import roads
 from .._calls.roads import Road
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
-from .._pipeline import call
-from .call import LARGEST_PARAMETER, Elementwise, conversion, types_of
+from .._pipeline import Request
+from .call import LARGEST_PARAMETER, Elementwise, elementwise_road, types_of
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
 
 _CAST_TO_OUT = Elementwise(UnaryOp.COPY, ("x",))
-_CAST = {code: conversion("x", code) for code in NUMBER_TYPES}
+_CAST = {code: Elementwise(UnaryOp.COPY, ("x",), code) for code in NUMBER_TYPES}
 _LEAKY_RELU = Elementwise(UnaryOp.LEAKY_RELU, ("x",), parameters=("slope",))
 _ELU = Elementwise(UnaryOp.ELU, ("x",), parameters=("alpha",))
 _SCALE = Elementwise(UnaryOp.SCALE, ("x",), parameters=("a", "b"))
 _SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
 _ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), parameters=("a",))
-_TRUNC_DIV = Elementwise(BinaryOp.DIV, ("x", "y"), exact_integers=True)
 _GELU = {"none": Elementwise(UnaryOp.GELU, ("x",)), "tanh": Elementwise(UnaryOp.GELU_TANH, ("x",))}
 _GELU_GRAD = {
     "none": Elementwise(BinaryOp.GELU_GRAD, ("dy", "x")),
@@ -51,15 +50,13 @@ def cast(
     return (_CAST_ROAD.call if roads.is_compiling() else _CAST_ROAD.enter)(x, dtype, out, stream)
 
 
-def _cast(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
-    if dtype is None:
-        if out is None:
-            raise TypeError("dtype is None: pass one, or an out that has one")
-        return call(_CAST_TO_OUT, x, (), out, stream)
-    return call(_CAST[named_type(dtype)], x, (), out, stream)
+def _cast(x: Any, dtype: Any, out: Any) -> Request:
+    if dtype is None and out is None:
+        raise TypeError("dtype is None: pass one, or an out that has one")
+    return Request(_CAST_TO_OUT if dtype is None else _CAST[named_type(dtype)], (x,))
 
 
-_CAST_ROAD = Road("x dtype=", _cast)
+_CAST_ROAD = Road("x dtype=", _cast, takes_outs=True)
 
 
 def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -75,12 +72,7 @@ def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = Non
     return (_POSITIVE_ROAD.call if roads.is_compiling() else _POSITIVE_ROAD.enter)(x, out, stream)
 
 
-def _positive(x: Any, out: Any, stream: Any) -> Any:
-    return call(_POSITIVE, x, (), out, stream)
-
-
-_POSITIVE = Elementwise(UnaryOp.COPY, ("x",))
-_POSITIVE_ROAD = Road("x", _positive)
+_POSITIVE_ROAD = elementwise_road(UnaryOp.COPY, "x")
 
 
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -98,8 +90,8 @@ def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, str
     return (_LEAKY_RELU_ROAD.call if roads.is_compiling() else _LEAKY_RELU_ROAD.enter)(x, slope, out, stream)
 
 
-def _leaky_relu(x: Any, slope: Any, out: Any, stream: Any) -> Any:
-    return call(_LEAKY_RELU, x, (), out, stream, _as_float(slope=slope), (slope,))
+def _leaky_relu(x: Any, slope: Any) -> Request:
+    return Request(_LEAKY_RELU, (x,), _as_float(slope=slope), (slope,))
 
 
 _LEAKY_RELU_ROAD = Road("x slope~", _leaky_relu)
@@ -120,8 +112,8 @@ def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Str
     return (_ELU_ROAD.call if roads.is_compiling() else _ELU_ROAD.enter)(x, alpha, out, stream)
 
 
-def _elu(x: Any, alpha: Any, out: Any, stream: Any) -> Any:
-    return call(_ELU, x, (), out, stream, _as_float(alpha=alpha), (alpha,))
+def _elu(x: Any, alpha: Any) -> Request:
+    return Request(_ELU, (x,), _as_float(alpha=alpha), (alpha,))
 
 
 _ELU_ROAD = Road("x alpha~", _elu)
@@ -142,8 +134,8 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
     return (_GELU_ROAD.call if roads.is_compiling() else _GELU_ROAD.enter)(x, approximate, out, stream)
 
 
-def _gelu(x: Any, approximate: Any, out: Any, stream: Any) -> Any:
-    return call(_approximated(_GELU, approximate), x, (), out, stream)
+def _gelu(x: Any, approximate: Any) -> Request:
+    return Request(_approximated(_GELU, approximate), (x,))
 
 
 _GELU_ROAD = Road("x approximate=", _gelu)
@@ -171,8 +163,8 @@ def gelu_grad(
     return (_GELU_GRAD_ROAD.call if roads.is_compiling() else _GELU_GRAD_ROAD.enter)(dy, x, approximate, out, stream)
 
 
-def _gelu_grad(dy: Any, x: Any, approximate: Any, out: Any, stream: Any) -> Any:
-    return call(_approximated(_GELU_GRAD, approximate), dy, (x,), out, stream)
+def _gelu_grad(dy: Any, x: Any, approximate: Any) -> Request:
+    return Request(_approximated(_GELU_GRAD, approximate), (dy, x))
 
 
 _GELU_GRAD_ROAD = Road("dy x approximate=", _gelu_grad)
@@ -208,16 +200,16 @@ def clip(
     return (_CLIP_ROAD.call if roads.is_compiling() else _CLIP_ROAD.enter)(x, min, max, out, stream)
 
 
-def _clip(x: Any, min: Any, max: Any, out: Any, stream: Any) -> Any:
+def _clip(x: Any, min: Any, max: Any) -> Request:
     if max is None:
         if min is None:
             raise TypeError("min is None and max is None: pass one or both")
-        return call(_AT_LEAST, x, (min,), out, stream)
+        return Request(_AT_LEAST, (x, min))
     if min is None:
-        return call(_AT_MOST, x, (max,), out, stream)
+        return Request(_AT_MOST, (x, max))
     if _are_parameters(min, max):
-        return call(_CLIP_BY_NUMBERS, x, (), out, stream, types_of(min=min, max=max), (min, max))
-    return call(_CLIP_BY_ARRAYS, x, (min, max), out, stream)
+        return Request(_CLIP_BY_NUMBERS, (x,), types_of(min=min, max=max), (min, max))
+    return Request(_CLIP_BY_ARRAYS, (x, min, max))
 
 
 _AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "min"))
@@ -242,10 +234,10 @@ def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stre
     return (_SCALE_ROAD.call if roads.is_compiling() else _SCALE_ROAD.enter)(x, a, b, out, stream)
 
 
-def _scale(x: Any, a: Any, b: Any, out: Any, stream: Any) -> Any:
+def _scale(x: Any, a: Any, b: Any) -> Request:
     if _are_parameters(a, b):
-        return call(_SCALE, x, (), out, stream, types_of(a=a, b=b), (a, b))
-    return call(_SCALE_BY, x, (a, b), out, stream)
+        return Request(_SCALE, (x,), types_of(a=a, b=b), (a, b))
+    return Request(_SCALE_BY, (x, a, b))
 
 
 _SCALE_ROAD = Road("x a~ b~", _scale)
@@ -281,11 +273,7 @@ def trunc_div(
     return (_TRUNC_DIV_ROAD.call if roads.is_compiling() else _TRUNC_DIV_ROAD.enter)(x, y, out, stream)
 
 
-def _trunc_div(x: Any, y: Any, out: Any, stream: Any) -> Any:
-    return call(_TRUNC_DIV, x, (y,), out, stream)
-
-
-_TRUNC_DIV_ROAD = Road("x y", _trunc_div)
+_TRUNC_DIV_ROAD = elementwise_road(BinaryOp.DIV, "x y", exact_integers=True)
 
 
 def add_multiply(
@@ -311,8 +299,8 @@ def add_multiply(
     return (_ADD_MULTIPLY_ROAD.call if roads.is_compiling() else _ADD_MULTIPLY_ROAD.enter)(x, y, z, a, out, stream)
 
 
-def _add_multiply(x: Any, y: Any, z: Any, a: Any, out: Any, stream: Any) -> Any:
-    return call(_ADD_MULTIPLY, x, (y, z), out, stream, types_of(a=a), (a,))
+def _add_multiply(x: Any, y: Any, z: Any, a: Any) -> Request:
+    return Request(_ADD_MULTIPLY, (x, y, z), types_of(a=a), (a,))
 
 
 _ADD_MULTIPLY_ROAD = Road("x y z a~", _add_multiply)

@@ -10,8 +10,8 @@ import numpy as np
 
 from .._calls import roads
 from .._calls.roads import Road
-from .._pipeline import call
-from .permute_arguments import axes_tuple, choose
+from .._pipeline import Request
+from .permute_arguments import axes_tuple, permute_request
 from .permute_pattern import axes_of_pattern
 
 if TYPE_CHECKING:
@@ -72,11 +72,7 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    if isinstance(axes, str) and not more:
-        axes = axes_of_pattern(axes, len(getattr(x, "shape", ())))
-    elif more or isinstance(axes, (int, np.integer)):
-        axes = (axes, *more)  # type: ignore[assignment]
-    return (_PERMUTE_ROAD.call if roads.is_compiling() else _PERMUTE_ROAD.enter)(x, axes, dtype, scale, out, stream)
+    return (_PERMUTE.call if roads.is_compiling() else _PERMUTE.enter)(x, axes, more, dtype, scale, out, stream)
 
 
 def batch_transpose(
@@ -96,22 +92,20 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    both = _TRANSPOSE_ROAD.call if roads.is_compiling() else _TRANSPOSE_ROAD.enter
-    return both(x, dtype, scale, out, stream)
+    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, dtype, scale, out, stream)
 
 
-def _permute_by(x: Any, axes: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    return _permute(x, axes_tuple(axes), dtype, scale, out, stream)
+def _permute(x: Any, axes: Any, more: tuple[Any, ...], dtype: Any, scale: Any) -> Request:
+    if isinstance(axes, str) and not more:
+        axes = axes_of_pattern(axes, len(getattr(x, "shape", ())))
+    elif more or isinstance(axes, (int, np.integer)):
+        axes = (axes, *more)
+    return permute_request(x, axes_tuple(axes), dtype, scale)
 
 
-def _transpose(x: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    return _permute(x, None, dtype, scale, out, stream)
+def _transpose(x: Any, dtype: Any, scale: Any) -> Request:
+    return permute_request(x, None, dtype, scale)
 
 
-def _permute(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any, out: Any, stream: Any) -> Any:
-    operation, options, values = choose(x, axes, dtype, scale)
-    return call(operation, x, (), out, stream, options, values)
-
-
-_PERMUTE_ROAD = Road("x axes= dtype= scale=", _permute_by)
-_TRANSPOSE_ROAD = Road("x dtype= scale=", _transpose)
+_PERMUTE = Road("x axes= more= dtype= scale=", _permute)
+_TRANSPOSE = Road("x dtype= scale=", _transpose)

@@ -28,7 +28,8 @@ from .._arrays.dtypes import (
 from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
 from .._native.errors import FlowkValueError
-from .._pipeline import Operation, Plan, require_arrays
+from .._pipeline import Operation, Request, require_arrays
+from .._program import INPUT, NUMBER, OUTPUT, Arg, Buffer, Number, Program, Step
 
 # What flowk_permute_convert() takes.
 _CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DType.UINT64))
@@ -42,10 +43,8 @@ def axes_tuple(axes: Any) -> tuple[int, ...]:
         raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
 
 
-def choose(
-    x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any
-) -> tuple[Operation, tuple[tuple[int, ...] | None, DType | None], tuple[float, ...]]:
-    """The operation of a permute of x, its options and its values."""
+def permute_request(x: Any, axes: tuple[int, ...] | None, dtype: Any, scale: Any) -> Request:
+    """A permute of x; `axes` None swaps the last two."""
     factor = scale if type(scale) is float else number(scale, "scale")
     wanted, is_own = None, True
     if dtype is not None:
@@ -56,8 +55,8 @@ def choose(
             wanted = named_type(dtype, ALL_TYPES)
             is_own = wanted == type_of_elements(own)
     if is_own and factor == 1:
-        return _PERMUTE, (axes, None), ()
-    return _PERMUTE_CONVERT, (axes, wanted), (factor,)
+        return Request(_PERMUTE, (x,), (axes, None))
+    return Request(_PERMUTE_CONVERT, (x,), (axes, wanted), (factor,))
 
 
 def _is_same_dtype(own: np.dtype[Any], dtype: Any) -> bool:
@@ -70,11 +69,11 @@ def _is_same_dtype(own: np.dtype[Any], dtype: Any) -> bool:
 def _plan(
     converts: bool,
     signatures: tuple[Signature, ...],
-    out: Geometry | None,
+    outs: tuple[Geometry | None, ...],
     options: tuple[tuple[int, ...] | None, DType | None],
-) -> Plan:
+) -> Program:
     """`options` are the axes (None swaps the last two) and the type of the result (None is x's)."""
-    axes, wanted = options
+    (axes, wanted), (out,) = options, outs
     require_arrays(("x",), signatures)
     shape, strides, dtype = signatures[0]
     code = _converted_type(dtype, wanted) if converts else element_type(dtype, "x")[0]
@@ -92,27 +91,19 @@ def _plan(
     arrays = longs(*src_strides), longs(*dst_strides), longs(*shape), (c_int32 * max(len(shape), 1))(*order)
     # As C values they pass in half the time of an int.
     c_src_strides, c_dst_strides, c_shape = (Int64Pointer(ctypes.addressof(array)) for array in arrays[:3])
-    rank, c_axes, c_code, c_out_code = (
-        c_int32(len(shape)), Int32Pointer(ctypes.addressof(arrays[3])), c_int(code), c_int(out_code)
-    )  # fmt: skip
-
-    def move(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return pointers[0], c_src_strides, dst, c_dst_strides, rank, c_shape, c_axes, c_code, stream
-
-    def convert(pointers: Any, dst: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return (
-            *(pointers[0], c_src_strides, c_code, dst, c_dst_strides, c_out_code, rank, c_shape, c_axes),
-            *(values[0], stream),
-        )
-
-    move.keep = convert.keep = arrays  # type: ignore[attr-defined]
+    extents = c_int32(len(shape)), c_shape, Int32Pointer(ctypes.addressof(arrays[3]))
+    x, result, c_code = Arg(INPUT, 0), Arg(OUTPUT, 0), c_int(code)
     if converts:
-        return Plan("flowk_permute_convert", convert, permuted, out_dtype)
-    return Plan("flowk_permute", move, permuted, out_dtype)
+        args = (x, c_src_strides, c_code, result, c_dst_strides, c_int(out_code), *extents, Arg(NUMBER, _SCALE))
+        step = Step.of("flowk_permute_convert", args, ("x",))
+    else:
+        step = Step.of("flowk_permute", (x, c_src_strides, result, c_dst_strides, *extents, c_code), ("x",))
+    return Program((step,), (Buffer(permuted, out_dtype),), keep=arrays)
 
 
-_PERMUTE = Operation(("x",), functools.partial(_plan, False))
-_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True))
+_SCALE = Number(1, DType.FLOAT64, "scale")
+_PERMUTE = Operation(("x",), functools.partial(_plan, False), operator="permute")
+_PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True), parameters=("scale",), operator="permute")
 
 
 def _converted_type(dtype: Any, wanted: DType | None) -> DType:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, shown
 from .._arrays.kinds import find_array_kind
-from .permute import permute
+from .._calls import roads
+from .._calls.roads import Road
+from .._pipeline import Request
+from .permute import _permute
+from .permute_arguments import permute_request
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
@@ -36,9 +40,7 @@ def transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    if axes is None:
-        axes = range(_rank(x))[::-1]
-    return permute(x, axes, dtype=dtype, scale=scale, out=out, stream=stream)
+    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, axes, dtype, scale, out, stream)
 
 
 def swapaxes(
@@ -62,11 +64,7 @@ def swapaxes(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    rank = _rank(x)
-    order = list(range(rank))
-    first, second = axis_of(axis1, "axis1", rank), axis_of(axis2, "axis2", rank)
-    order[first], order[second] = second, first
-    return permute(x, order, dtype=dtype, scale=scale, out=out, stream=stream)
+    return (_SWAPAXES.call if roads.is_compiling() else _SWAPAXES.enter)(x, axis1, axis2, dtype, scale, out, stream)
 
 
 def moveaxis(
@@ -91,6 +89,24 @@ def moveaxis(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
+    return (_MOVEAXIS.call if roads.is_compiling() else _MOVEAXIS.enter)(
+        x, source, destination, dtype, scale, out, stream
+    )
+
+
+def _transpose(x: Any, axes: Any, dtype: Any, scale: Any) -> Request:
+    return _permute(x, range(_rank(x))[::-1] if axes is None else axes, (), dtype, scale)
+
+
+def _swapaxes(x: Any, axis1: Any, axis2: Any, dtype: Any, scale: Any) -> Request:
+    rank = _rank(x)
+    order = list(range(rank))
+    first, second = axis_of(axis1, "axis1", rank), axis_of(axis2, "axis2", rank)
+    order[first], order[second] = second, first
+    return permute_request(x, tuple(order), dtype, scale)
+
+
+def _moveaxis(x: Any, source: Any, destination: Any, dtype: Any, scale: Any) -> Request:
     rank = _rank(x)
     sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
     if len(sources) != len(places):
@@ -98,7 +114,12 @@ def moveaxis(
     order = [axis for axis in range(rank) if axis not in sources]
     for place, axis in sorted(zip(places, sources)):
         order.insert(place, axis)
-    return permute(x, order, dtype=dtype, scale=scale, out=out, stream=stream)
+    return permute_request(x, tuple(order), dtype, scale)
+
+
+_TRANSPOSE = Road("x axes= dtype= scale=", _transpose)
+_SWAPAXES = Road("x axis1= axis2= dtype= scale=", _swapaxes)
+_MOVEAXIS = Road("x source= destination= dtype= scale=", _moveaxis)
 
 
 def _axes_of(axes: Any, name: str, rank: int) -> list[int]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.kinds import NeedsOperator, find_array_kind
-from .._arrays.stream import stream_handle
+from .._arrays.kinds import interceptor_of
 from .._calls import roads
-from .._pipeline import Listener, new_array
+from .._pipeline import Bound, Request, bind_plan
+from .._program import Program
 from .permute import permute
-from .permute_arguments import axes_tuple
-from .permute_many_plan import plan_many
+from .permute_arguments import axes_tuple, permute_request
+from .permute_many_plan import MANY, bind_many
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
@@ -55,51 +55,55 @@ def permute_many(
     FlowkValueError, FlowkError, ValueError, TypeError
         As in `permute`; ValueError also where the arrays differ, or `out` has another number of them.
     """
+    return _MANY.call(xs, axes, dtype, scale, out, stream)  # type: ignore[no-any-return]
+
+
+_NO_ARRAYS = Program((), (), idle="there are no arrays")
+
+
+class _Many:
+    """The road of permute_many: through Python."""
+
+    @staticmethod
+    def call(xs: Any, axes: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> list[Any]:
+        arrays, outs, order = _checked(xs, axes, out)
+        if not arrays:
+            return []
+        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+            return bind_many(arrays, order, dtype, scale, outs, stream).run()  # type: ignore[no-any-return]
+        _require_alike(arrays)
+        return [
+            permute(one, order, dtype=dtype, scale=scale, out=None if outs is None else outs[i], stream=stream)
+            for i, one in enumerate(arrays)
+        ]
+
+    @staticmethod
+    def bind_plan(named: dict[str, Any]) -> Bound:
+        xs, axes, dtype, scale, out, _ = named.values()
+        arrays, outs, order = _checked(xs, axes, out)
+        if not arrays:
+            return Bound(Request(MANY, ()), _NO_ARRAYS, None, None, None, None, 0, (), (), (), ())
+        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+            return bind_many(arrays, order, dtype, scale, outs, None)
+        _require_alike(arrays)
+        if any(getattr(one, "requires_grad", False) for one in (*arrays, *(outs or ()))):
+            detached = {"xs": [one.detach() for one in arrays], "out": outs and [one.detach() for one in outs]}
+            return _Many.bind_plan({**named, **detached})
+        return bind_plan(permute_request(arrays[0], order, dtype, scale), (outs[0] if outs else None,))
+
+
+_MANY = _Many()
+
+
+def _checked(xs: Any, axes: Any, out: Any) -> tuple[list[Any], list[Any] | None, tuple[int, ...]]:
     arrays, outs = _listed(xs, "xs"), None if out is None else _listed(out, "out")
     if outs is not None and len(outs) != len(arrays):
         raise ValueError(f"out has {len(outs)} arrays, must have {len(arrays)} as xs has")
-    order = axes_tuple(axes)
-    if not arrays:
-        return [] if stream.__class__ is not Listener else "nothing to do: there are no arrays\n"  # type: ignore[return-value]
-    given = (arrays, order, dtype, scale, outs, stream)
-    if roads.is_compiling():
-        return _by_operators(*given)
-    try:
-        return _on_memory(*given)
-    except NeedsOperator:
-        return _by_operators(*given)
+    return arrays, outs, axes_tuple(axes)
 
 
-def _on_memory(
-    arrays: list[Any], order: tuple[int, ...], dtype: Any, scale: Any, outs: list[Any] | None, stream: Any
-) -> Any:
-    x = arrays[0]
-    source = find_array_kind(x, "xs[0]")
-    if source.is_intercepted is not None and source.is_intercepted():
-        raise NeedsOperator
-    target = None if outs is None else find_array_kind(outs[0], "out[0]")
-    explains = stream.__class__ is Listener
-    if stream is not None and not explains:
-        handle = stream_handle(stream)
-    else:
-        handle = source.stream_of(x) if target is None or source.follows_current_stream else target.stream_of(outs[0])
-    made = plan_many(arrays, order, dtype, scale, outs, handle)
-    out_pointers, results = made.out_pointers, outs
-    if explains:
-        return made.text()
-    if results is None:
-        new = [new_array(source, x, made.out_shape, made.out_dtype, None, made.device, handle) for _ in arrays]
-        results, out_pointers = [array for array, _ in new], [pointer for _, pointer in new]
-    made.run(made.src_pointers, out_pointers, handle)
-    for after in made.afters:
-        after(handle)
-    return results if outs is not None else [source.result(x, result) for result in results]
-
-
-def _by_operators(
-    arrays: list[Any], order: tuple[int, ...], dtype: Any, scale: Any, outs: list[Any] | None, stream: Any
-) -> Any:
-    """A call that torch must see: a permute of each tensor."""
+def _require_alike(arrays: list[Any]) -> None:
+    """Of tensors that torch must see, each of which is permuted by a call of its own."""
     from .._torch import gate  # for torch alone, which is imported here
 
     x = arrays[0]
@@ -111,15 +115,6 @@ def _by_operators(
         for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
             if value != expected:
                 raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
-    if stream.__class__ is Listener and any(getattr(one, "requires_grad", False) for one in (*arrays, *(outs or ()))):
-        arrays, outs = ([one.detach() for one in several] if several else None for several in (arrays, outs))
-        return permute_many(arrays, order, dtype=dtype, scale=scale, out=outs, stream=stream)  # type: ignore[arg-type]
-    if stream.__class__ is Listener:
-        return permute(x, order, dtype=dtype, scale=scale, out=outs and outs[0], stream=stream)
-    return [
-        permute(one, order, dtype=dtype, scale=scale, out=None if outs is None else outs[i], stream=stream)
-        for i, one in enumerate(arrays)
-    ]
 
 
 def _listed(arrays: Any, name: str) -> list[Any]:

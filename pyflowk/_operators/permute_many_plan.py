@@ -3,87 +3,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ctypes import addressof, c_double, c_void_p
-from typing import Any, NamedTuple
+from ctypes import c_double, c_int32
+from typing import Any
 
-from .._arrays.kinds import After, Signature, find_array_kind
+from .._arrays.kinds import After, Geometry, find_array_kind
+from .._arrays.stream import stream_handle
 from .._native import library as native
-from .._native.errors import different_devices, error_of
-from .._pipeline import UNALLOCATED, plan_text
-from .permute_arguments import _checked_axes, choose
+from .._native.errors import different_devices
+from .._pipeline import Bound, Operation, Request
+from .._program import INPUTS, OUTPUTS, Arg, Program, Step
+from .permute_arguments import _checked_axes, permute_request
 
-_FUNCTION = "flowk_permute_many"
-
-
-class ManyPlan(NamedTuple):
-    """A call of flowk_permute_many() but for the pointers and the stream."""
-
-    library: Any
-    num_pairs: int
-    src: tuple[Any, Any]  # strides and type, as C values
-    dst: tuple[Any, Any]
-    rest: tuple[Any, ...]  # rank, shape, axes, scale
-    keep_alive: Any
-    src_pointers: list[int]
-    out_pointers: list[int]
-    out_shape: tuple[int, ...]
-    out_dtype: Any
-    device: int | None
-    afters: list[After]
-
-    def run(self, src_pointers: Sequence[int], out_pointers: Sequence[int], stream: int) -> None:
-        """Enqueues the call; FlowkError where the library refuses it."""
-        srcs, dsts = ((c_void_p * self.num_pairs)(*pointers) for pointers in (src_pointers, out_pointers))
-        status = self.library.flowk_permute_many(
-            self.num_pairs, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest, stream
-        )
-        if status:
-            failure = error_of(self.library, status)
-            failure.name_parameters(_FUNCTION, ("xs",))
-            raise failure
-
-    def text(self) -> str:
-        """The plan in words."""
-        srcs, dsts = ((c_void_p * self.num_pairs)(*pointers) for pointers in (self.src_pointers, self.out_pointers))
-        arguments = (self.num_pairs, addressof(srcs), *self.src, addressof(dsts), *self.dst, *self.rest)
-        return plan_text(self.library, _FUNCTION, arguments)
+MANY = Operation(("xs",), lambda *_: None, num_results=None)  # planned as each of the arrays
 
 
-def plan_many(
-    arrays: list[Any], order: tuple[int, ...], dtype: Any, scale: Any, outs: list[Any] | None, stream: int
-) -> ManyPlan:
-    """The plan of a call on these arrays; without `outs` its output pointers are only planned for."""
+def bind_many(
+    arrays: list[Any], order: tuple[int, ...], dtype: Any, scale: Any, outs: list[Any] | None, stream: Any
+) -> Bound:
+    """bind() of a call on these arrays; without `outs` for new ones."""
+    x, count = arrays[0], len(arrays)
+    source = find_array_kind(x, "xs[0]")
+    if stream is not None:
+        handle = stream_handle(stream)
+    elif outs is None or source.follows_current_stream:
+        handle = source.stream_of(x)
+    else:
+        handle = find_array_kind(outs[0], "out[0]").stream_of(outs[0])
     afters: list[After] = []
-    signature, device, pointers = _read(arrays, "xs", stream, afters)
-    _checked_axes(order, len(signature[0]), "xs[0]")
-    out_signature: Signature | None = None
-    out_pointers = [UNALLOCATED + (i << 46) for i in range(len(arrays))]
-    operation, options, values = choose(arrays[0], order, dtype, scale)
+    geometry, device, pointers = _read(arrays, "xs", handle, afters)
+    _checked_axes(order, len(geometry[0]), "xs[0]")
+    one = permute_request(x, order, dtype, scale)
+    out_geometry: Geometry | None = None
+    outputs: tuple[int | None, ...] = (None,) * count
     if outs is not None:
-        out_signature, out_device, out_pointers = _read(outs, "out", stream, afters)
+        out_geometry, out_device, written = _read(outs, "out", handle, afters)
+        outputs = tuple(written)
         if out_device != device:
             raise different_devices("xs[0]", device, "out[0]", out_device)
-    function, arguments, out_shape, out_dtype, _, _ = operation.plan(signature, out_signature, options)
-    one = arguments((0,), 0, values, None)
-    if function == "flowk_permute":
-        _, src_strides, _, dst_strides, rank, shape, axes, code, _ = one
-        src, dst, factor = (src_strides, code), (dst_strides, code), c_double(1)
+    program = one.operation.plan(geometry, (out_geometry,), one.options)
+    assert program is not None
+    request, library = Request(MANY, tuple(arrays)), native.for_device(device, "xs[0]")
+    many, given = _of_many(program, count, one.values), tuple(outs or outputs)
+    return Bound(request, many, library, source, x, device, handle, tuple(pointers), given, outputs, afters)
+
+
+def _of_many(program: Program, count: int, values: tuple[float, ...]) -> Program:
+    """The Program of flowk_permute_many() from one array's."""
+    (step,) = program.steps
+    if step.function == "flowk_permute":
+        _, src_strides, _, dst_strides, *extents, src_code = step.args
+        dst_code, scale = src_code, c_double(1)
     else:
-        _, src_strides, src_code, _, dst_strides, dst_code, rank, shape, axes, factor, _ = one
-        src, dst = (src_strides, src_code), (dst_strides, dst_code)
-    return ManyPlan(
-        *(native.for_device(device, "xs[0]"), len(arrays), src, dst, (rank, shape, axes, factor), arguments),
-        *(pointers, out_pointers, out_shape, out_dtype, device, afters),
-    )
+        _, src_strides, src_code, _, dst_strides, dst_code, *extents, _ = step.args
+        scale = c_double(values[0])
+    srcs, dsts = (Arg(INPUTS, count), src_strides, src_code), (Arg(OUTPUTS, count), dst_strides, dst_code)
+    many = Step.of("flowk_permute_many", (c_int32(count), *srcs, *dsts, *extents, scale), ("xs",))
+    return program._replace(steps=(many,), results=program.results * count)
 
 
-def _read(
-    arrays: list[Any], name: str, handle: int, afters: list[After]
-) -> tuple[tuple[Any, Any, Any], Any, list[int]]:
+def _read(arrays: list[Any], name: str, handle: int, afters: list[After]) -> tuple[Geometry, Any, list[int]]:
     """The geometry and the device that all arrays have, and their pointers."""
     pointers: list[int] = []
-    first: tuple[Any, ...] = ()
+    first: Any = ()
     place: Any = None
     for i, array in enumerate(arrays):
         one = f"{name}[{i}]"
@@ -102,4 +83,4 @@ def _read(
         pointers.append(pointer)
         if after is not None:
             afters.append(after)
-    return (*first,), place, pointers
+    return first, place, pointers

@@ -11,26 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer, shown
 from .._arrays.dtypes import beside, contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
-from .._arrays.kinds import ARRAYS, After, Geometry, Signature, find_array_kind
+from .._arrays.kinds import Geometry, Signature
 from .._calls import roads
 from .._calls.roads import Road
-from .._copies import in_c_order, on_copies, temporary
+from .._copies import in_c_order, on_copies
 from .._native.abi import DType, Status
-from .._native.errors import FlowkValueError, different_devices, error_of
-from .._pipeline import (
-    UNALLOCATED,
-    Call,
-    Listener,
-    Operation,
-    Plan,
-    Readings,
-    Recorded,
-    Recorder,
-    call,
-    new_array,
-    plan_text,
-    require_arrays,
-)
+from .._native.errors import FlowkValueError, error_of
+from .._pipeline import Operation, Request, bind_plan, require_arrays
+from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Stream
@@ -75,8 +63,8 @@ def prelu(
     return (_ROAD.call if roads.is_compiling() else _ROAD.enter)(x, alpha, channel_axis, out, stream)
 
 
-def _prelu(x: Any, alpha: Any, channel_axis: Any, out: Any, stream: Any) -> Any:
-    return call(_PRELU, x, (alpha,), out, stream, integer(channel_axis, "channel_axis"))
+def _prelu(x: Any, alpha: Any, channel_axis: Any) -> Request:
+    return Request(_PRELU, (x, alpha), integer(channel_axis, "channel_axis"))
 
 
 def prelu_backward(
@@ -125,15 +113,20 @@ def prelu_backward(
     FlowkError, FlowkValueError, ValueError, TypeError
         As `prelu`.
     """
-    others = (boolean(need_dx, "need_dx"), boolean(need_dalpha, "need_dalpha"), dalpha_out, workspace)
+    both = _BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter
+    return both(  # type: ignore[no-any-return]
+        dy, x, alpha, channel_axis, need_dx, need_dalpha, dx_out, dalpha_out, workspace, stream
+    )
+
+
+def _prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: Any, *rest: Any) -> Request:
+    need_dx, need_dalpha, dx_out, dalpha_out, _ = rest
+    needs = boolean(need_dx, "need_dx"), boolean(need_dalpha, "need_dalpha")
     axis = integer(channel_axis, "channel_axis")
-    for need, is_needed, name, out in (
-        ("need_dx", need_dx, "dx_out", dx_out),
-        ("need_dalpha", need_dalpha, "dalpha_out", dalpha_out),
-    ):
+    for name, out, is_needed in zip(("dx", "dalpha"), (dx_out, dalpha_out), needs):
         if out is not None and not is_needed:
-            raise ValueError(f"{name} is given, must be None where {need} is False")
-    return call(_BACKWARD, x, (dy, alpha), dx_out, stream, axis, others)
+            raise ValueError(f"{name}_out is given, must be None where need_{name} is False")
+    return Request(_BACKWARD, (x, dy, alpha), (axis, *needs))
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:
@@ -144,123 +137,115 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
     x, alpha, channel_axis
         As given to `prelu`; values and addresses do not matter.
     """
-    return call(_WORKSPACE, x, (alpha,), None, None, integer(channel_axis, "channel_axis"))
+    request = Request(_WORKSPACE, (x, alpha), integer(channel_axis, "channel_axis"))
+    return sum(bind_plan(request).program.temps)
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_prelu(signatures: tuple[Signature, ...], out: Geometry | None, channel_axis: int) -> Plan:
+def _plan_prelu(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], channel_axis: int
+) -> Program | None:
     require_arrays(("x", "alpha"), signatures)
-    copied, out_name = _copied(("x", "alpha"), signatures, out, "out")
+    copied, out_name = _copied(("x", "alpha"), signatures, outs[0], "out")
     if copied or out_name:
-        return on_copies(_plan_prelu, signatures, out, channel_axis, copied, out_name)
-    (shape, strides, dtype), alpha = signatures
-    sizes, order = _sizes((shape, strides, dtype), alpha, channel_axis)
-    outer, channels, inner, code, a_code = sizes
-
-    def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return pointers[0], pointers[1], y, outer, channels, inner, code, a_code, stream
-
-    return Plan("flowk_prelu", arguments, tuple(shape), dtype, order)
-
-
-def _plan_workspace(signatures: tuple[Signature, ...], out: None, channel_axis: int) -> Plan:
-    """The larger workspace of two: where dy and dx are laid out as x, and where all are copied to C order."""
-    plan = _plan_prelu(signatures, out, channel_axis)
-    in_order = _plan_prelu((in_c_order(signatures[0], "x"), *signatures[1:]), out, channel_axis)
-    both = [[size.value for size in each.arguments((None, None), 0, (), None)[3:-1]] for each in (plan, in_order)]
-    return plan._replace(steps=lambda read, made: max(_workspace_bytes(read.library, *sizes) for sizes in both))
-
-
-def _plan_backward(signatures: tuple[Signature, ...], dx: Geometry | None, channel_axis: int) -> Plan:
-    require_arrays(("x", "dy", "alpha"), signatures)
-    copied, out_name = _copied(("x", "dy", "alpha"), signatures, dx, "dx_out")
-    if copied or out_name:
-        return on_copies(_plan_backward, signatures, dx, channel_axis, copied, out_name)
-    x, _, alpha = signatures
+        return on_copies(_plan_prelu, signatures, outs, channel_axis, copied, out_name)
+    x, alpha = signatures
     sizes, order = _sizes(x, alpha, channel_axis)
-
-    def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        return pointers[1], pointers[0], pointers[2], dx, *values, *sizes, stream
-
-    numbers = tuple(size.value for size in sizes)
-    plan = Plan("flowk_prelu_backward", arguments, tuple(x[0]), x[2], order)
-    return plan._replace(steps=lambda read, made: _run_backward(plan, numbers, read, made))
+    step = Step.of("flowk_prelu", (Arg(INPUT, 0), Arg(INPUT, 1), Arg(OUTPUT, 0), *sizes), ("x", "alpha"))
+    return Program((step,), (Buffer(tuple(x[0]), x[2], order),))
 
 
-def _run_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Any:
-    """The steps of a Plan: allocates dx, dalpha and the workspace where they are not given, and calls the library."""
-    need_dx, need_dalpha, dalpha, workspace = made.values
-    source, x, library, device, handle = read.source, read.x, read.library, read.device, read.stream
-    dx, dx_pointer, dalpha_pointer = made.out, read.out_pointer, UNALLOCATED + (1 << 55)
-    afters = read.afters
-    if not need_dalpha:
-        dalpha = None
-    if dalpha is not None:
-        dalpha_pointer, geometry = _read_written(dalpha, "dalpha_out", read, afters)
-        if not _check_same_type("alpha", read.signatures[2], "dalpha_out", geometry):
-            raise ValueError(f"dalpha_out has strides of {tuple(geometry[1])}, must be contiguous")
-    if made.stream.__class__ is Recorder:
-        return _recorded_backward(plan, sizes, read, made)
-    if made.stream.__class__ is Listener:
-        if not (need_dx or need_dalpha):
-            return "nothing to do: no gradient is needed\n"
-        addresses = dx_pointer if need_dx else None, (dalpha_pointer if need_dalpha else None,)
-        return plan_text(library, plan.function, plan.arguments(read.pointers, *addresses, None)[:-1])
-    if need_dx and dx is None:
-        dx, dx_pointer = new_array(source, x, plan.out_shape, plan.out_dtype, plan.order, device, handle)
-        dx = source.result(x, dx)
-    if need_dalpha and dalpha is None:
-        alpha, (shape, _, dtype) = made.inputs[2], read.signatures[2]
-        alphas = ARRAYS[type(alpha)]
-        dalpha, dalpha_pointer = alphas.empty(alpha, tuple(shape), dtype, device, handle)
-        dalpha = alphas.result(alpha, dalpha)
-    if not (need_dx or need_dalpha):
-        return None, None
-
-    memory, memory_pointer, memory_bytes = None, None, 0
-    if need_dalpha and workspace is None:
-        memory_bytes = _workspace_bytes(library, *sizes)
-        if memory_bytes:
-            memory, memory_pointer = temporary(source, x, memory_bytes, device, handle)
-    elif need_dalpha:
-        memory_pointer, (shape, strides, dtype) = _read_written(workspace, "workspace", read, afters)
-        if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
-            raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
-        memory_bytes = math.prod(shape) * dtype.itemsize
-    pointers = (dalpha_pointer if need_dalpha else None,)
-    *arguments, _ = plan.arguments(read.pointers, dx_pointer if need_dx else None, pointers, None)
-    status = library.flowk_prelu_backward(*arguments, memory_pointer, memory_bytes, handle)
-    if status:
-        raise error_of(library, status)
-    del memory  # freed in the stream's order, after the work
-    for after in afters:
-        after(handle)
-    return dx, dalpha
-
-
-def _recorded_backward(plan: Plan, sizes: tuple[int, ...], read: Readings, made: Call) -> Recorded | None:
-    """The call with the results and the workspace that it needs, whether they are given or not; None for no call."""
-    need_dx, need_dalpha, _, workspace = made.values
-    if not (need_dx or need_dalpha):
+def _plan_workspace(
+    signatures: tuple[Signature, ...], outs: tuple[None], channel_axis: int, library: Any = None
+) -> Program | None:
+    """The larger workspace of two: where dy and dx are laid out as x, and where all are copied to C order."""
+    require_arrays(("x", "alpha"), signatures)
+    if library is None:
         return None
-    num_bytes = _workspace_bytes(read.library, *sizes) if need_dalpha else 0
-    if workspace is not None and need_dalpha:
-        num_bytes = workspace.dtype.itemsize * math.prod(workspace.shape)
-    names = ("x", "dy", "alpha", "dx_out", "dalpha_out", "workspace")
-    needed = (True, True, True, need_dx, need_dalpha, num_bytes > 0)
-    addresses = [UNALLOCATED + (index + 1 << 40) if needed[index] else None for index in range(len(names))]
-    *inputs, dx, dalpha, memory = addresses
-    *arguments, _ = plan.arguments(inputs, dx or 0, (dalpha,), None)
-    named = {address: name for address, name in zip(addresses, names) if address is not None}
-    return Recorded(read.library, plan.function, (*arguments, memory, num_bytes), named, plan.arguments, None)
+    x, alpha = signatures
+    copied, _ = _copied(("x", "alpha"), signatures, None, "out")
+    layouts = (in_c_order(x, "x"), *(() if 0 in copied else (x,)))
+    return Program((), (), (max(_workspace_bytes(library, *_sizes(each, alpha, channel_axis)[0]) for each in layouts),))
 
 
-_PRELU = Operation(("x", "alpha"), _plan_prelu)
+def _plan_backward(
+    signatures: tuple[Signature, ...],
+    outs: tuple[Geometry | None, ...],
+    options: tuple[int, bool, bool],
+    library: Any = None,
+) -> Program | None:
+    """`outs` are dx, dalpha and the workspace, the size of which depends on the device."""
+    require_arrays(("x", "dy", "alpha"), signatures)
+    copied, out_name = _copied(("x", "dy", "alpha"), signatures, outs[0], "dx_out")
+    if copied or out_name:
+        plan = functools.partial(_plan_backward, library=library)
+        return on_copies(plan, signatures, outs, options, copied, out_name)
+    (x, _, alpha), (_, dalpha, workspace), (channel_axis, need_dx, need_dalpha) = signatures, outs, options
+    sizes, order = _sizes(x, alpha, channel_axis)
+    if not need_dalpha:
+        num_bytes = 0
+    elif workspace is not None:
+        num_bytes = _bytes_of_workspace(workspace)
+    elif library is None:
+        return None
+    else:
+        num_bytes = _workspace_bytes(library, *sizes)
+    if need_dalpha and dalpha is not None:
+        _require_bytes("dalpha_out", dalpha)
+        if not _check_same_type("alpha", alpha, "dalpha_out", dalpha):
+            raise ValueError(f"dalpha_out has strides of {tuple(dalpha[1])}, must be contiguous")
+    results = (
+        Buffer(tuple(x[0]), x[2], order) if need_dx else None,
+        Buffer(tuple(alpha[0]), alpha[2], like=2) if need_dalpha else None,
+        None,
+    )
+    if not (need_dx or need_dalpha):
+        return Program((), results, idle="no gradient is needed")
+    dx, dalpha_arg = (Arg(OUTPUT, index) if result else None for index, result in enumerate(results[:2]))
+    memory = None if not num_bytes else Arg(TEMP, 0) if workspace is None else Arg(OUTPUT, 2)
+    args = (Arg(INPUT, 1), Arg(INPUT, 0), Arg(INPUT, 2), dx, dalpha_arg, *sizes, memory, num_bytes)
+    step = Step.of("flowk_prelu_backward", args, ("x", "dy", "alpha"))
+    return Program((step,), results, (num_bytes,) if num_bytes and workspace is None else ())
+
+
+def _bytes_of_workspace(workspace: Geometry) -> int:
+    shape, strides, dtype = workspace
+    _require_bytes("workspace", workspace)
+    if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
+        raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
+    return int(math.prod(shape) * dtype.itemsize)
+
+
+def _require_bytes(name: str, geometry: Geometry) -> None:
+    if getattr(geometry[2], "hasobject", False):
+        raise TypeError(f"{name} has dtype {geometry[2]}: its elements are Python objects, must be plain bytes")
+
+
+def _workspace_bytes(library: Any, *sizes: Any) -> int:
+    num_bytes = ctypes.c_size_t()
+    status = library.flowk_prelu_backward_workspace_bytes(*sizes, ctypes.addressof(num_bytes))
+    if status:
+        error = error_of(library, status)
+        error.name_parameters("flowk_prelu_backward", ())
+        raise error
+    return num_bytes.value
+
+
+_PRELU = Operation(("x", "alpha"), _plan_prelu, operator="prelu")
 _ROAD = Road("x alpha channel_axis=", _prelu)
-_BACKWARD = Operation(("x", "dy", "alpha"), _plan_backward, "dx_out")
-_WORKSPACE = Operation(("x", "alpha"), _plan_workspace)
+_BACKWARD = Operation(
+    *(("x", "dy", "alpha"), _plan_backward),
+    out_names=("dx_out", "dalpha_out", "workspace"),
+    num_results=2,
+    context=lambda library: library,
+    operator="prelu_backward",
+)
+_BACKWARD_ROAD = Road(
+    "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD.out_names, takes_outs=True
+)
+_WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library: library)
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------
@@ -368,30 +353,3 @@ def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape:
 def _is_contiguous(geometry: Geometry, name: str) -> bool:
     shape, strides, dtype = geometry
     return _have_same_strides(element_strides(dtype, shape, strides, name), contiguous_strides(shape, 1), shape)
-
-
-# ---- memory ---------------------------------------------------------------------------------------------------------
-
-
-def _read_written(array: Any, name: str, read: Readings, afters: list[After]) -> tuple[int, Geometry]:
-    """Pointer and geometry of another array that the call writes."""
-    kind = ARRAYS.get(type(array)) or find_array_kind(array, name)
-    pointer, shape, strides, dtype, device, after = kind.read_out(array, name, read.stream)
-    if getattr(dtype, "hasobject", False):
-        raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
-    if device != read.device:
-        raise different_devices("x", read.device, name, device)
-    if after is not None:
-        afters.append(after)
-    return pointer, (shape, strides, dtype)
-
-
-@functools.lru_cache(maxsize=4096)
-def _workspace_bytes(library: Any, outer: int, channels: int, inner: int, code: int, a_code: int) -> int:
-    num_bytes = ctypes.c_size_t()
-    status = library.flowk_prelu_backward_workspace_bytes(
-        outer, channels, inner, code, a_code, ctypes.addressof(num_bytes)
-    )
-    if status:
-        raise error_of(library, status)
-    return num_bytes.value

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from ctypes import byref
+from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, boolean, integer, number
 from .._calls import roads
 from .._calls.roads import Road
 from .._copies import on_copies
-from .._native.abi import SoftmaxMask
-from .._pipeline import Operation, Plan, call, require_arrays
-from .softmax_arguments import arguments_of, checked_options, copied_inputs, has_contiguous_rows, other_name
+from .._native.abi import DType
+from .._pipeline import Operation, Request, require_arrays
+from .._program import INPUT, MASK, NUMBER, OUTPUT, Arg, Buffer, Mask, Number, Program, Step
+from .softmax_arguments import Arguments, arguments_of, checked_options, copied_inputs, has_contiguous_rows, other_name
 
 if TYPE_CHECKING:
     from .._arrays.kinds import Geometry, Signature
@@ -107,7 +108,7 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
-        x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype, out, stream
+        x, mask, lengths, bias, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
 
@@ -162,7 +163,7 @@ def masked_softmax_backward(
         As `masked_softmax`.
     """
     return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
-        dy, y, lengths, side, causal, causal_offset, window, scale, log, dtype, out, stream
+        dy, y, lengths, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
 
@@ -188,9 +189,7 @@ def softmax(
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
     """
-    if dim is not None or axis.__class__ is not int or axis != -1:
-        return _along(x, axis, dim, 0, dtype, out, stream)
-    return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, dtype, out, stream)
+    return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, axis, dim, dtype, out, stream)
 
 
 def log_softmax(
@@ -209,100 +208,73 @@ def log_softmax(
     x, axis, dim, dtype, out, stream : optional
         As in `softmax`.
     """
-    if dim is not None or axis.__class__ is not int or axis != -1:
-        return _along(x, axis, dim, 1, dtype, out, stream)
-    return (_LOG_SOFTMAX_ROAD.call if roads.is_compiling() else _LOG_SOFTMAX_ROAD.enter)(x, dtype, out, stream)
+    return (_LOG_ROAD.call if roads.is_compiling() else _LOG_ROAD.enter)(x, axis, dim, dtype, out, stream)
 
 
-# ---- the roads through Python ---------------------------------------------------------------------------------------
+# ---- requests -------------------------------------------------------------------------------------------------------
 
 
-def _masked_softmax(
-    x: Any,
-    mask: Any,
-    lengths: Any,
-    side: Any,
-    causal: Any,
-    causal_offset: Any,
-    window: Any,
-    bias: Any,
-    scale: Any,
-    log: Any,
-    dtype: Any,
-    out: Any,
-    stream: Any,
-) -> Any:
-    options = checked_options(side, causal, causal_offset, window, dtype)
-    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
+def _masked_softmax(x: Any, mask: Any, lengths: Any, bias: Any, *options: Any) -> Request:
     if mask is None and lengths is None and bias is None:
-        return call(_SOFTMAX, x, (), out, stream, options, values)
-    return call(_MASKED_SOFTMAX, x, (mask, lengths, bias), out, stream, options, values)
+        return Request(_SOFTMAX, (x,), *_options_and_values(*options))
+    return Request(_MASKED_SOFTMAX, (x, mask, lengths, bias), *_options_and_values(*options))
 
 
-def _masked_softmax_backward(
-    dy: Any,
-    y: Any,
-    lengths: Any,
-    side: Any,
-    causal: Any,
-    causal_offset: Any,
-    window: Any,
-    scale: Any,
-    log: Any,
-    dtype: Any,
-    out: Any,
-    stream: Any,
-) -> Any:
-    options = checked_options(side, causal, causal_offset, window, dtype)
-    values = (scale if type(scale) is float else number(scale, "scale"), boolean(log, "log"))
+def _masked_softmax_backward(dy: Any, y: Any, lengths: Any, *options: Any) -> Request:
     if lengths is None:
-        return call(_BACKWARD, dy, (y,), out, stream, options, values)
-    return call(_MASKED_BACKWARD, dy, (y, lengths), out, stream, options, values)
+        return Request(_BACKWARD, (dy, y), *_options_and_values(*options))
+    return Request(_MASKED_BACKWARD, (dy, y, lengths), *_options_and_values(*options))
 
 
-def _softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
-    return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 0))
+def _options_and_values(*options: Any) -> tuple[tuple[Any, ...], tuple[float]]:
+    *of_mask, scale, log = options
+    checked = checked_options(*of_mask)
+    factor = scale if type(scale) is float else number(scale, "scale")
+    return (checked, boolean(log, "log")), (factor,)
 
 
-def _log_softmax(x: Any, dtype: Any, out: Any, stream: Any) -> Any:
-    return call(_SOFTMAX, x, (), out, stream, checked_options("left", False, 0, None, dtype), (1.0, 1))
-
-
-def _along(x: Any, axis: Any, dim: Any, log: int, dtype: Any, out: Any, stream: Any) -> Any:
+def _softmax(x: Any, axis: Any, dim: Any, dtype: Any, log: bool = False) -> Request:
+    options = checked_options("left", False, 0, None, dtype), log
+    if dim is None and axis.__class__ is int and axis == -1:
+        return Request(_SOFTMAX, (x,), options, (1.0,))
     if dim is not None and (type(axis) is not int or axis != -1):
         raise TypeError("axis and dim name the same thing: pass one of them")
     name, axis = ("axis", axis) if dim is None else ("dim", dim)
-    options = (checked_options("left", False, 0, None, dtype), integer(axis, name), name)
-    return call(_SOFTMAX_ALONG, x, (), out, stream, options, (1.0, log))
+    return Request(_SOFTMAX_ALONG, (x,), (options, integer(axis, name), name), (1.0,))
 
 
-# ---- plans; `options` are side, causal, causal_offset, window and dtype ----------------------------------------------
+def _log_softmax(x: Any, axis: Any, dim: Any, dtype: Any) -> Request:
+    return _softmax(x, axis, dim, dtype, log=True)
 
 
-def _plan_forward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+# ---- plans; `options` are (side, causal, causal_offset, window, dtype) and log ---------------------------------------
+
+
+def _plan_forward(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, ...]
+) -> Program | None:
+    (out,) = outs
     copied = copied_inputs(_MASKED_SOFTMAX.names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
-        return on_copies(_plan_forward, signatures, out, options, copied, out_name)
+        return on_copies(_plan_forward, signatures, outs, options, copied, out_name)
     x, *operands = signatures
-    a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, options)
-    has_arrays = bool(operands)
-
-    x_strides, code, (y_strides, y_code, rank, shape) = a.first_strides, a.code, a.written
-
-    def arguments(pointers: Any, y: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        mask = _with_arrays(a.mask, *pointers[1:]) if has_arrays else a.mask_pointer
-        scale, log = values
-        return pointers[0], x_strides, code, y, y_strides, y_code, rank, shape, scale, mask, log, stream
-
-    return Plan("flowk_masked_softmax", arguments, *a.out_like)
+    mask_options, log = options
+    a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, mask_options)
+    mask = _mask(a, signatures, (1, 2, 3)) if operands else a.mask_pointer
+    args = (Arg(INPUT, 0), a.first_strides, a.code, Arg(OUTPUT, 0), *a.written)
+    scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
+    step = Step.of("flowk_masked_softmax", (*args, scale, mask, c_int(log)), _MASKED_SOFTMAX.names[: len(signatures)])
+    return Program((step,), (Buffer(*a.out_like),), keep=a)
 
 
-def _plan_along(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, int, str]) -> Plan:
+def _plan_along(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, int, str]
+) -> Program | None:
     """The plan for the dimension options[1]: that of the same array with this dimension last."""
     require_arrays(("x",), signatures)
     rest, axis, name = options
-    shape = signatures[0][0]
+    shape, (out,) = signatures[0][0], outs
     rank = len(shape)
     last = axis_of(axis, name, rank)
     order = (*(d for d in range(rank) if d != last), last)
@@ -311,57 +283,47 @@ def _plan_along(signatures: tuple[Signature, ...], out: Geometry | None, options
         shape, strides, dtype = geometry
         return tuple(shape[d] for d in order), tuple(strides[d] for d in order), dtype
 
-    def plan(signatures: tuple[Signature, ...], out: Geometry | None, options: Any) -> Plan:
-        return _plan_forward(signatures, out, options)._replace(out_shape=tuple(shape), order=order)
-
     if out is not None and len(out[0]) != rank:
         raise ValueError(f"out has shape {tuple(out[0])}, must be {tuple(shape)}")
-    inputs, out = (moved(signatures[0]),), None if out is None else moved(out)
-    copied = copied_inputs(_SOFTMAX.names, inputs)
-    out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
-    return on_copies(plan, inputs, out, rest, copied, out_name) if copied or out_name else plan(inputs, out, rest)
+    program = _plan_forward((moved(signatures[0]),), (None if out is None else moved(out),), rest)
+    if program is None:
+        return None
+    (buffer,) = program.results
+    assert buffer is not None
+    return program._replace(results=(buffer._replace(shape=tuple(shape), order=order),))
 
 
-def _plan_backward(signatures: tuple[Signature, ...], out: Geometry | None, options: tuple[Any, ...]) -> Plan:
+def _plan_backward(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, ...]
+) -> Program | None:
+    (out,) = outs
     copied = copied_inputs(_MASKED_BACKWARD.names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
-        return on_copies(_plan_backward, signatures, out, options, copied, out_name)
+        return on_copies(_plan_backward, signatures, outs, options, copied, out_name)
     dy, y, *lengths = signatures
-    a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, options)
-    has_lengths = bool(lengths)
-
-    dy_strides, y_strides, code, (dx_strides, dx_code, rank, shape) = (
-        a.first_strides,
-        a.second_strides,
-        a.code,
-        a.written,
-    )
-
-    def arguments(pointers: Any, dx: int, values: Any, stream: Any) -> tuple[Any, ...]:
-        mask = _with_arrays(a.mask, None, pointers[2], None) if has_lengths else a.mask_pointer
-        scale, log = values
-        return (
-            *(pointers[0], dy_strides, pointers[1], y_strides, code, dx, dx_strides, dx_code),
-            *(rank, shape, scale, mask, log, stream),
-        )
-
-    return Plan("flowk_masked_softmax_backward", arguments, *a.out_like)
+    mask_options, log = options
+    a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, mask_options)
+    mask = _mask(a, signatures, (None, 2, None)) if lengths else a.mask_pointer
+    args = (Arg(INPUT, 0), a.first_strides, Arg(INPUT, 1), a.second_strides, a.code, Arg(OUTPUT, 0), *a.written)
+    scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
+    names = _MASKED_BACKWARD.names[: len(signatures)]
+    step = Step.of("flowk_masked_softmax_backward", (*args, scale, mask, c_int(log)), names)
+    return Program((step,), (Buffer(*a.out_like),), keep=a)
 
 
-def _with_arrays(mask: SoftmaxMask, dense: int | None, lengths: int | None, bias: int | None) -> Any:
-    """A pointer to a copy of `mask` with these arrays; a copy, because threads share a cached plan."""
-    own = SoftmaxMask.from_buffer_copy(mask)
-    own.dense, own.lengths, own.bias = dense, lengths, bias
-    return byref(own)
+def _mask(a: Arguments, signatures: tuple[Signature, ...], places: tuple[int | None, ...]) -> Arg:
+    arrays = [None if i is None or signatures[i] is None else Arg(INPUT, i) for i in places]
+    return Arg(MASK, Mask(a.mask, *arrays))
 
 
-_SOFTMAX = Operation(("x",), _plan_forward)
-_SOFTMAX_ALONG = Operation(("x",), _plan_along)
-_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward)
-_BACKWARD = Operation(("dy", "y"), _plan_backward)
-_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward)
-_FORWARD_ROAD = Road("x mask lengths side= causal= causal_offset= window= bias scale~ log= dtype=", _masked_softmax)
-_BACKWARD_ROAD = Road("dy y lengths side= causal= causal_offset= window= scale~ log= dtype=", _masked_softmax_backward)
-_SOFTMAX_ROAD = Road("x dtype=", _softmax)
-_LOG_SOFTMAX_ROAD = Road("x dtype=", _log_softmax)
+_SOFTMAX = Operation(("x",), _plan_forward, parameters=("scale",), operator="softmax")
+_SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")
+_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, parameters=("scale",), operator="softmax")
+_BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",), operator="softmax_backward")
+_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",), operator="softmax_backward")
+_OPTIONS = " side= causal= causal_offset= window= dtype= scale~ log="
+_FORWARD_ROAD = Road("x mask lengths bias" + _OPTIONS, _masked_softmax)
+_BACKWARD_ROAD = Road("dy y lengths" + _OPTIONS, _masked_softmax_backward)
+_SOFTMAX_ROAD = Road("x axis= dim= dtype=", _softmax)
+_LOG_ROAD = Road("x axis= dim= dtype=", _log_softmax)

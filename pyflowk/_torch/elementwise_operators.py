@@ -18,7 +18,7 @@ from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
 from .._elementwise.torch_promotion import default_dtype
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .._pipeline import call
+from .._pipeline import Request, call
 from . import gate
 from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, entry, keep, register, register_composite
@@ -59,7 +59,7 @@ def _register(op: Op, *, exact_integers: bool) -> None:
 
     def kernel(*arguments: Any, out: Tensor | None = None) -> Any:
         values = (*arguments[arity:], *defaults[len(arguments) - arity :])
-        return call(operation, arguments[0], arguments[1:arity], out, None, None, values)
+        return call(Request(operation, arguments[:arity], None, values), (out,))
 
     def fake(*arguments: Any) -> Tensor:
         return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])

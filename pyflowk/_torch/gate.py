@@ -2,7 +2,7 @@
 """Which calls on torch's tensors need an operator of torch's dispatcher, and not a plain call on their memory.
 
 A road of its own to the C functions asks `is_intercepted()` once per call and `needs_operator(x)` for each tensor, and
-where one answers True raises NeedsOperator or calls `pyflowk._pipeline.call`, which takes the operators' road. After
+where one answers True calls `pyflowk._pipeline.call`, which takes the operators' road. After
 it has chosen the plain call it marks a tensor that it writes by `mark_written(out)`.
 
 All gates of a call with one tensor take about 0.2 us.
@@ -117,7 +117,7 @@ def require_plain_memory(x: Any, name: str) -> None:
         raise TypeError(f"{name} has the layout {x.layout}, must have strides: pass {name}.to_dense()")
 
 
-# For the C road, which asks the same: functions without arguments that are true where torch watches all calls
+# For the fast path, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
 WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced, is_autocast_enabled)
 OF_TENSORS = (_forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)

@@ -3,66 +3,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _pipeline
 from .._arguments import axis_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._operators import permute_arguments, prelu, softmax
-from .._pipeline import Call, Listener, call
+from .._operators import prelu
+from .._pipeline import Bound, Operation, Request, bind, call
 from . import autocast, gate
 from . import operators as operators  # which registers them
 from .elementwise_operators import with_numbers
 from .registration import entry
 
 
-def by_operator(made: Call) -> Any:
-    """The result of a call that raised NeedsOperator."""
-    operation, inputs, out, stream, _, _ = made
+def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
+    """The result of a call that torch must see."""
+    operation, inputs, out = request.operation, request.inputs, outs[0]
     # torch.compile traces what comes after is_watched() only where that is false.
-    if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(made):
-        return _plain(made)
+    if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out):
+        with _below_all():
+            return call(request, outs, stream)
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
-        return _result(made)
-    if isinstance(stream, Listener) or operation is prelu._WORKSPACE:
-        return _planned(made)
+        return _result(request, outs)
     for name, one in zip(operation.names, inputs):
         if not isinstance(one, (Tensor, int, float, np.generic, type(None))):
             raise TypeError(f"{name} is a {type(one).__name__}, must be a torch.Tensor or a number beside the others")
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     if stream is None:
-        result = _result(made)
+        result = _result(request, outs)
     elif gate.is_watched():
         raise TypeError("stream is given while torch traces or transforms: operators run on the current stream")
     else:
         device = tensors[0].device
         if device.type != "cuda":
-            return by_operator(made._replace(stream=None))
+            return by_operator(request, outs, None)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_handle(stream), device)):
-            result = _result(made)
-    return result if out is None else _write(result, out, tensors, operation.out_name)
+            result = _result(request, outs)
+    return result if out is None else _write(result, out, tensors, operation.out_names[0])
 
 
-def _planned(made: Call) -> Any:
-    """The result of explain(), prepare() or prelu_backward_workspace_bytes(), which read no element."""
-    operation, inputs, out, stream, options, values = made
+def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
+    """The plan of a call that torch must see, for explain(), prepare() or prelu_backward_workspace_bytes(): that of a
+    call on the tensors' memory, of which no element is read."""
+    operation, inputs, options, values = request
     if gate.is_watched():
         if operation is prelu._WORKSPACE:
             raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
-    if operation is prelu._BACKWARD:
-        values = tuple(map(_without_subclass, values, ("need_dx", "need_dalpha", "dalpha_out", "workspace")))
-    with torch.no_grad():
-        x, *others = map(_without_subclass, inputs, operation.names)
-        out = _without_subclass(out, operation.out_name)
-        return _plain(Call(operation, (x, *others), out, stream, options, values))
+    with torch.no_grad(), _below_all():
+        plain = tuple(map(_without_subclass, inputs, operation.names))
+        outs = tuple(map(_without_subclass, outs, operation.out_names))
+        return bind(Request(operation, plain, options, values), outs, None)
 
 
 def _without_subclass(x: Any, name: str) -> Any:
@@ -78,24 +76,22 @@ def _without_subclass(x: Any, name: str) -> Any:
         return x.as_subclass(Tensor)
 
 
-def _plain(made: Call) -> Any:
-    """The call on the tensors' memory, below all that intercepts but autograd."""
+@contextlib.contextmanager
+def _below_all() -> Iterator[None]:
+    """A block in which calls are on the tensors' memory, below all that intercepts but autograd."""
     outer, gate.in_kernel.now = gate.in_kernel.now, True
     try:
-        return call(made.operation, made.inputs[0], made.inputs[1:], made.out, made.stream, made.options, made.values)
+        yield
     finally:
         gate.in_kernel.now = outer
 
 
-def _has_autocast_rule(made: Call) -> bool:
+def _has_autocast_rule(operation: Operation, out: Any) -> bool:
     """Whether autocast may choose the types of a call. As PyTorch's does, it leaves calls with `out` alone."""
-    operation = made.operation
-    if made.out is not None or isinstance(made.stream, Listener):
-        return False
-    return operation in _AUTOCAST or (isinstance(operation, Elementwise) and operation.operator in autocast.OPERATORS)
+    return out is None and operation.operator in _WITH_AUTOCAST_RULE
 
 
-_AUTOCAST = (prelu._PRELU, softmax._SOFTMAX, softmax._SOFTMAX_ALONG, softmax._MASKED_SOFTMAX)
+_WITH_AUTOCAST_RULE = autocast.OPERATORS | {"softmax_along"}
 
 
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
@@ -110,22 +106,24 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
     return out.copy_(result)
 
 
-def _result(made: Call) -> Any:
+def _result(request: Request, outs: tuple[Any, ...]) -> Any:
     try:
-        return _result_of_operator(made)
+        return _result_of_operator(request, outs)
     except NotImplementedError:
-        for name, one in zip(made.operation.names, made.inputs):
+        for name, one in zip(request.operation.names, request.inputs):
             gate.require_plain_memory(one, name)
         raise
 
 
-def _result_of_operator(made: Call) -> Any:
-    operation, inputs, options, values = made.operation, made.inputs, made.options, made.values
+def _result_of_operator(request: Request, outs: tuple[Any, ...]) -> Any:
+    operation, inputs, options, values = request
     if isinstance(operation, Elementwise):
-        return _elementwise(operation, inputs, made.out, options or (), values)
-    if operation.torch_road is None:  # an ElementwiseKernel's
+        return _elementwise(operation, inputs, outs[0], options or (), values)
+    if operation is prelu._BACKWARD and (outs[1] is not None or outs[2] is not None):
+        raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
+    if not operation.operator:  # an ElementwiseKernel
         raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
-    return operation.torch_road(inputs, options, values)
+    return _OPERATORS[operation.operator](inputs, options, values)
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
@@ -158,27 +156,24 @@ def _prelu(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) 
     return entry("prelu")(*inputs, channel_axis)
 
 
-def _prelu_backward(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Any:
-    x, dy, alpha = inputs
-    need_dx, need_dalpha, dalpha_out, workspace = values
-    if dalpha_out is not None or workspace is not None:
-        raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
+def _prelu_backward(inputs: tuple[Any, ...], options: tuple[int, bool, bool], values: tuple[Any, ...]) -> Any:
+    (x, dy, alpha), (channel_axis, need_dx, need_dalpha) = inputs, options
     dx, dalpha = entry("prelu_backward")(dy, x, alpha, channel_axis)
     return dx if need_dx else None, dalpha if need_dalpha else None
 
 
 def _masked(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
-    side, causal, causal_offset, window, code = options
+    (side, causal, causal_offset, window, code), log = options
     dtype = None if code is None else dtype_like(code, inputs[0].dtype)
     masked = {"side": side, "causal": causal, "causal_offset": causal_offset, "window": window, "dtype": dtype}
-    return {**masked, "scale": values[0], "log": bool(values[1])}
+    return {**masked, "scale": values[0], "log": log}
 
 
 def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     x, mask, lengths, bias = (*inputs, None, None, None)[:4]
     keywords = _masked(inputs, options, values)
     if len(inputs) == 1 and values[0] == 1 and not keywords["causal"] and keywords["window"] is None:
-        return entry("log_softmax" if values[1] else "softmax")(x, dtype=keywords["dtype"])
+        return entry("log_softmax" if keywords["log"] else "softmax")(x, dtype=keywords["dtype"])
     return entry("masked_softmax")(x, mask, lengths=lengths, bias=bias, **keywords)
 
 
@@ -194,16 +189,11 @@ def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, 
     return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
 
 
-for _operation, _road in {
-    permute_arguments._PERMUTE: _permute,
-    permute_arguments._PERMUTE_CONVERT: _permute,
-    prelu._PRELU: _prelu,
-    prelu._BACKWARD: _prelu_backward,
-    softmax._SOFTMAX: _softmax,
-    softmax._SOFTMAX_ALONG: _softmax_along,
-    softmax._MASKED_SOFTMAX: _softmax,
-    softmax._BACKWARD: _softmax_backward,
-    softmax._MASKED_BACKWARD: _softmax_backward,
-}.items():
-    _operation.torch_road = _road
-_pipeline.by_operator = by_operator
+_OPERATORS = {
+    "permute": _permute,
+    "prelu": _prelu,
+    "prelu_backward": _prelu_backward,
+    "softmax": _softmax,
+    "softmax_along": _softmax_along,
+    "softmax_backward": _softmax_backward,
+}

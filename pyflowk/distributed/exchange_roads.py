@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 
 from .._operators.permute_many import permute_many
-from .._operators.permute_many_plan import plan_many
+from .._operators.permute_many_plan import bind_many
+from .._program import Memory, run
 from .._torch.gate import current_raw_stream, mark_written
 from .shard_layout import Chunk, ShardLayout
 
@@ -179,16 +180,17 @@ class FusedCall:
             pairs.append((part, whole.narrow(joined, src_chunk.start, src_chunk.length)))
         self._calls = []
         for srcs, dsts in _alike(pairs):
-            plan = plan_many(srcs, layout.axes, exchange.dtype, exchange.scale, dsts, 0)
-            plan = plan._replace(afters=[])  # which hold the tensors: the callers mark `out` as written
-            self._calls.append((plan, [pointer - x.data_ptr() for pointer in plan.src_pointers]))
+            bound = bind_many(srcs, layout.axes, exchange.dtype, exchange.scale, dsts, 0)
+            # Not `bound`, which holds the tensors; the callers mark `out` as written.
+            offsets = [pointer - x.data_ptr() for pointer in bound.operands]
+            self._calls.append((bound.program, bound.library, offsets, bound.outputs))
 
     def __call__(self, x: torch.Tensor) -> None:
         stream = current_raw_stream(self._device)
         address = x.data_ptr()
         self._handle.barrier(0, self._timeout_ms)  # every rank's result may be written
-        for plan, offsets in self._calls:
-            plan.run([address + offset for offset in offsets], plan.out_pointers, stream)
+        for program, library, offsets, outputs in self._calls:
+            run(program, library, Memory([address + offset for offset in offsets], outputs), stream)
         self._handle.barrier(1, self._timeout_ms)  # every rank's result is whole
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import number, shown
-from .._operators.permute_many_plan import plan_many
+from .._operators.permute_many_plan import bind_many
 from .exchange_roads import Exchange, describe_out
 from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
 
@@ -87,7 +87,7 @@ def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: A
         raise ValueError(f"scale = {shown(scale)}, must be finite")
     if not torch.compiler.is_compiling():  # whether the types are permute's, also on ranks without elements
         element = torch.empty((1,) * x.dim(), dtype=x.dtype, device=x.device)
-        plan_many([element], order, dtype, factor, None, 0)
+        bind_many([element], order, dtype, factor, None, 0)
     return _Arguments(
         *("", tuple(x.shape), order),
         *(checked_dim(src_dim, "src_dim", x.dim()), checked_dim(dst_dim, "dst_dim", x.dim())),

@@ -126,6 +126,14 @@ def test_a_wheel_is_for_every_python(backend: Backend) -> None:
     assert f"\nflowk-0.dist-info/WHEEL,sha256={digest},{len(description)}\n" in f"\n{record}"
 
 
+def test_a_wheel_with_the_extension_is_for_every_python_of_its_abi(backend: Backend) -> None:
+    wheel = backend.root / "flowk-0-cp311-cp311-linux_x86_64.whl"
+    with backend.wheelfile.WheelFile(wheel, "w") as archive:
+        archive.writestr("pyflowk/_calls/_program_cache.abi3.so", "")
+        archive.writestr("flowk-0.dist-info/WHEEL", DESCRIPTION)
+    assert backend.module._for_every_python(wheel).name == "flowk-0-cp310-abi3-linux_x86_64.whl"
+
+
 def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend.module, "_requires", lambda settings: ["nvcc"])
     assert backend.module.get_requires_for_build_wheel(SETTINGS) == ["nvcc"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyflowk import FlowkError, Status, __version__, get_include, get_library
+from pyflowk._calls import roads
 from pyflowk._commands import info
 from pyflowk._elementwise import jit
 from pyflowk._native import driver
@@ -151,8 +152,13 @@ for call in lambda: pyflowk.cast(numpy.ones(3), "typo"), lambda: pyflowk.empty(3
 def test_info_says_what_is_missing() -> None:
     result = run_command("info")
     assert result.returncode == 0, result.stderr
-    for label in ("pyflowk", "libflowk", "libflowk_simt", "device", "numpy", "cuda.core"):
+    for label in ("pyflowk", "libflowk", "libflowk_simt", "device", "program cache", "numpy", "cuda.core"):
         assert f"\n{label}" in "\n" + result.stdout
+
+
+def test_info_says_why_there_is_no_program_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roads, "program_cache", lambda: None)
+    assert dict(info._lines())["program cache"].startswith("none: this pyflowk was built without Python's headers")
 
 
 def test_info_takes_no_folder_for_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

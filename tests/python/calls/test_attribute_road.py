@@ -15,7 +15,7 @@ from pyflowk._arrays import kinds
 from pyflowk._calls import roads
 from pyflowk._native import library
 
-pytestmark = pytest.mark.skipif(roads.library() is None, reason="no libpyflowk_calls")
+pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
 DEVICE = 98  # that no machine has: operations remember the C function of a device
 BY_CUPY_ATTRIBUTES = 1
@@ -62,11 +62,11 @@ def kind(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedKind
     monkeypatch.setitem(kinds.OPERANDS, Framed, FramedKind())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
-    roads.library().flowk_calls_forget()
+    roads.program_cache().forget()
     if Framed not in roads._noticed:
         roads._noticed.add(Framed)
         stream = SimpleNamespace(ptr=0)
-        assert roads.library().flowk_calls_add_type(Framed, BY_CUPY_ATTRIBUTES, None, 0, lambda: stream)
+        assert roads.program_cache().add_type(Framed, BY_CUPY_ATTRIBUTES, 0, False, lambda: stream)
     return FramedKind
 
 
@@ -92,7 +92,7 @@ def test_a_new_result_is_of_the_array_s_kind_and_layout(kind: type[FramedKind]) 
             result = pyflowk.relu(Framed(x))
             np.testing.assert_array_equal(result.array, x)
             assert result.dtype == x.dtype
-    assert roads.library().flowk_calls_num_plans() == 4
+    assert roads.program_cache().num_plans() == 4
 
 
 def test_errors_are_the_function_s(kind: type[FramedKind]) -> None:
@@ -101,3 +101,42 @@ def test_errors_are_the_function_s(kind: type[FramedKind]) -> None:
         pyflowk.permute(x, (1, 0), out=Framed(np.zeros((6, 4), np.float32)))
     with pytest.raises(pyflowk.FlowkValueError, match="overlaps x"):
         pyflowk.permute(x, (1, 0), out=Framed(MATRIX.reshape(6, 4)))
+
+
+# ---- NumPy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def num_plans(host_library: None) -> Any:
+    roads.program_cache().forget()
+    yield roads.program_cache().num_plans
+    roads.program_cache().forget()
+
+
+@pytest.mark.parametrize("x", [MATRIX, np.asfortranarray(MATRIX), MATRIX[1:, ::-2], MATRIX.astype(">f4"), MATRIX[:0]])
+def test_numpy_s_arrays_are_read_in_c(x: np.ndarray, num_plans: Any) -> None:
+    if not x.dtype.isnative:
+        for _ in range(3):
+            with pytest.raises(TypeError, match="x has dtype >f4"):
+                pyflowk.mul(x, 1.5)
+        assert num_plans() == 0
+        return
+    for factor in (1.5, 2.5, 0.25):
+        result = pyflowk.mul(x, factor)
+        np.testing.assert_array_equal(result, x * np.float32(factor))
+        assert type(result) is np.ndarray and result.dtype == x.dtype and result.flags.writeable
+        assert result.flags.f_contiguous == (x * 1).flags.f_contiguous
+    assert num_plans() == 1
+
+
+def test_an_out_that_is_read_only_is_refused_where_a_plan_is_there(num_plans: Any) -> None:
+    out = np.zeros_like(MATRIX)
+    for _ in range(3):
+        assert pyflowk.relu(MATRIX, out=out) is out
+    assert num_plans() == 1
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        pyflowk.relu(MATRIX, out=out)
+    frozen = MATRIX.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(pyflowk.relu(frozen), MATRIX)

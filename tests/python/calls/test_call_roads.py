@@ -20,19 +20,19 @@ import pyflowk  # noqa: E402
 from pyflowk._calls import roads  # noqa: E402
 from pyflowk._explain import _OPERATORS  # noqa: E402
 
-pytestmark = pytest.mark.skipif(roads.library() is None, reason="no libpyflowk_calls")
+pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
 
 
 @pytest.fixture(autouse=True)
 def forget_plans() -> Iterator[None]:
-    roads.library().flowk_calls_forget()
+    roads.program_cache().forget()
     yield
-    roads.library().flowk_calls_forget()
+    roads.program_cache().forget()
 
 
 def num_plans() -> int:
     """How many calls the C road takes."""
-    return roads.library().flowk_calls_num_plans()
+    return roads.program_cache().num_plans()
 
 
 def through_python(call: Callable[[], Any]) -> Any:
@@ -68,6 +68,49 @@ def test_both_roads_give_the_same(case: CallCase) -> None:
 def test_the_cases_reach_every_function() -> None:
     missing = set(_OPERATORS) - {case.function.__name__ for case in CASES}
     assert missing == {"prelu_backward", "permute_many"}, "which have several results"
+
+
+@pytest.mark.parametrize("rows", [4, 50000])
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+def test_both_roads_give_the_same_gradients_of_prelu(rows: int, needs: tuple[bool, bool]) -> None:
+    dy, x, alpha = tensor(rows, 6), tensor(rows, 6) - 4, tensor(6)
+    options: dict[str, Any] = dict(zip(("need_dx", "need_dalpha"), needs))
+    expected = through_python(lambda: pyflowk.prelu_backward(dy, x, alpha, **options))
+    for _ in range(3):
+        for result, one in zip(pyflowk.prelu_backward(dy, x, alpha, **options), expected):
+            assert (result is None) == (one is None)
+            if one is not None:
+                check_same(result, one)
+    assert num_plans() == 1
+    outs = {name: one.clone() for name, one in zip(("dx_out", "dalpha_out"), expected) if one is not None}
+    num_bytes = pyflowk.prelu_backward_workspace_bytes(x, alpha)
+    given: list[dict[str, Any]] = [outs]
+    if needs[1] and num_bytes:
+        given.append({**outs, "workspace": torch.empty(num_bytes, dtype=torch.uint8, device=DEVICE)})
+    for each in given:
+        for _ in range(3):
+            versions = [one._version for one in outs.values()]
+            results = pyflowk.prelu_backward(dy, x, alpha, **options, **each)
+            assert [one is not None for one in results] == list(needs)
+            assert all(one is None or one is outs[name] for one, name in zip(results, ("dx_out", "dalpha_out")))
+            assert [one._version for one in outs.values()] == [version + 1 for version in versions]
+    for one, name in zip(expected, ("dx_out", "dalpha_out")):
+        if one is not None:
+            assert torch.equal(outs[name], one)
+    assert num_plans() == 1 + len(given)
+
+
+@pytest.mark.parametrize("call", [lambda x: pyflowk.add(x, 1.5), lambda x: pyflowk.where(x > 2, 0.5, 0.25)])
+def test_a_plan_for_another_default_dtype_is_not_used(call: Callable[[Any], Any]) -> None:
+    x = tensor(3, 4, dtype=torch.int32)
+    for _ in range(3):
+        assert call(x).dtype == torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert call(x).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert call(x).dtype == torch.float32
 
 
 def test_a_plan_serves_other_arrays_and_other_numbers() -> None:
@@ -163,7 +206,7 @@ def test_an_error_after_the_call_loses_no_result(monkeypatch: pytest.MonkeyPatch
     def fails(*arguments: Any) -> Any:
         raise RuntimeError("no plan")
 
-    monkeypatch.setattr(roads, "learned", fails)
+    monkeypatch.setattr(roads, "plan_of", fails)
     monkeypatch.setattr(roads, "notice", fails)
     x = tensor(3, 4)
     for _ in range(4):
@@ -222,12 +265,6 @@ def test_a_subclass_is_not_taken_as_a_tensor() -> None:
 # ---- the cache ------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_made_once_leaves_no_plan() -> None:
-    for i in range(1, 200):
-        pyflowk.mul(tensor(2), i)
-    assert num_plans() == 0
-
-
 def test_the_cache_is_bounded_and_keeps_what_is_used() -> None:
     memory = torch.zeros(10000, device=DEVICE)
     for length in range(1, 5000):
@@ -259,7 +296,7 @@ def test_threads_share_the_cache() -> None:
             if not torch.equal(pyflowk.permute(x, (1, 0)), x.T) or not torch.equal(pyflowk.mul(x, 2.0), x * 2):
                 failures.append((seed, i))
             if i % 50 == 0:
-                roads.library().flowk_calls_forget()
+                roads.program_cache().forget()
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 3, 7, 11)]
     for thread in threads:

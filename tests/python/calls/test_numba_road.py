@@ -19,7 +19,7 @@ from pyflowk._arrays import kinds
 from pyflowk._calls import roads
 from pyflowk._native import library
 
-pytestmark = pytest.mark.skipif(roads.library() is None, reason="no libpyflowk_calls")
+pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
 DEVICE = 97  # that no machine has: operations remember the C function of a device
 
@@ -95,7 +95,7 @@ def numba_stand_in(monkeypatch: pytest.MonkeyPatch, host_library: None) -> None:
     monkeypatch.setitem(kinds.OPERANDS, DeviceNDArray, StandInKind())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
-    roads.library().flowk_calls_forget()
+    roads.program_cache().forget()
 
 
 def num_read(call: Callable[[], Any]) -> int:

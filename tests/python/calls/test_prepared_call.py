@@ -62,11 +62,11 @@ for _name in _OPERATORS:
 
 @pytest.fixture(params=["in C", "in Python"], autouse=True)
 def prepared_where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test runs without libpyflowk_calls too."""
+    """Each test runs without the program cache too."""
     if request.param == "in Python":
-        monkeypatch.setattr(roads, "library", lambda: None)
-    elif roads.library() is None:
-        pytest.skip("no libpyflowk_calls")
+        monkeypatch.setattr(roads, "program_cache", lambda: None)
+    elif roads.program_cache() is None:
+        pytest.skip("no program cache")
     yield
 
 
