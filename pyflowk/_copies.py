@@ -74,7 +74,8 @@ class _Move:
 
     def step(self, src: Arg, dst: Arg, is_read: bool) -> Step:
         own, c_order = self._strides if is_read else self._strides[::-1]
-        return Step.of("flowk_permute", (src, own, dst, c_order, *self._rest), self._names, is_explained=False)
+        step = Step.of("flowk_permute", (src, own, dst, c_order, *self._rest), self._names)
+        return step._replace(is_explained=False)
 
 
 def _check_no_repeats(geometry: Geometry, name: str) -> None:

@@ -33,7 +33,7 @@ from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
 from ._native.errors import different_devices
-from ._program import Memory, Program, explain, run
+from ._program import Buffer, Memory, Program, explain, run
 
 # Addresses of results and temporaries that are planned for but not allocated: past all memory, aligned as new arrays,
 # and inside the range of addresses that the library accepts.
@@ -56,11 +56,6 @@ class Operation:
     """
 
     takes_scalars = False  # NumPy scalars alone, as NumPy's functions do
-
-    __slots__ = (
-        *("context", "kind_of", "names", "num_results", "operator", "out_names", "parameters", "plan"),
-        "takes_numbers",
-    )
 
     def __init__(
         self,
@@ -117,9 +112,8 @@ class Bound(NamedTuple):
         results, outputs = list(outs), list(addresses)
         for index, buffer in enumerate(program.results):
             if results[index] is None and buffer is not None:
-                shape, dtype, order, like = buffer
-                kind, model = (source, x) if like is None else self._like(like)
-                results[index], outputs[index] = new_array(kind, model, shape, dtype, order, device, stream)
+                shape, dtype, order, _ = buffer
+                results[index], outputs[index] = new_array(*self._like(buffer), shape, dtype, order, device, stream)
         temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
         memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
         if program.launch is None:
@@ -150,16 +144,17 @@ class Bound(NamedTuple):
         temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
         return Memory(self.operands, outputs, temps)
 
-    def _like(self, index: int) -> tuple[Any, Any]:
-        """The kind of an input, and it."""
-        like = self.request.inputs[index]
+    def _like(self, buffer: Buffer) -> tuple[Any, Any]:
+        """The kind of a new array, and an array of that kind."""
+        if buffer.like is None:
+            return self.source, self.x
+        like = self.request.inputs[buffer.like]
         return ARRAYS[type(like)], like
 
     def _returned(self, array: Any, index: int) -> Any:
         if self.outs[index] is not None or array is None:
             return array
-        like = self.program.results[index].like  # type: ignore[union-attr]
-        kind, model = (self.source, self.x) if like is None else self._like(like)
+        kind, model = self._like(self.program.results[index])  # type: ignore[arg-type]
         return kind.result(model, array)
 
 

@@ -80,16 +80,9 @@ class Step(NamedTuple):
     is_explained: bool = True
 
     @classmethod
-    def of(
-        cls,
-        function: str,
-        args: Sequence[Any],
-        names: tuple[str, ...] | dict[str, str],
-        heading: str = "",
-        is_explained: bool = True,
-    ) -> Step:
+    def of(cls, function: str, args: Sequence[Any], names: tuple[str, ...] | dict[str, str]) -> Step:
         slots = tuple((index, *arg) for index, arg in enumerate(args) if arg.__class__ is Arg)
-        return cls(function, tuple(args), slots, names, heading, is_explained)
+        return cls(function, tuple(args), slots, names)
 
     def moved(self, places: dict[Arg, Arg]) -> Step:
         """The same step with other arrays."""
@@ -98,7 +91,7 @@ class Step(NamedTuple):
             if arg.__class__ is Arg and arg.kind == MASK:
                 struct, *arrays = arg.value
                 args[index] = Arg(MASK, Mask(struct, *(array and places.get(array, array) for array in arrays)))
-        return Step.of(self.function, args, *self[3:])
+        return self._replace(args=tuple(args), slots=Step.of(self.function, args, self.names).slots)
 
 
 class Buffer(NamedTuple):

@@ -131,6 +131,10 @@ static bool take_new_array(PyObject *tuple, NewArray *array) {
   unsigned long long like;
   if (!PyArg_ParseTuple(tuple, "iiOOOK", &array->pointer, &array->result, &make, &arguments, &options, &like))
     return false;
+  if (array->pointer >= max_pointers || array->result >= max_outs) {
+    PyErr_SetString(PyExc_ValueError, "too many arrays");
+    return false;
+  }
   array->make = object_or_null(make);
   array->arguments = object_or_null(arguments);
   array->options = object_or_null(options);
@@ -238,7 +242,6 @@ static bool run_plan(const Plan *plan, Reading *reading, PyObject **results) {
     PyObject *made = make_array(array, reading);
     reading->pointers[array->pointer] = made ? address_of(made) : NULL;
     is_done = made != NULL;
-    if (!made) break;
     if (array->result >= 0)
       results[array->result] = made;
     else
@@ -246,7 +249,7 @@ static bool run_plan(const Plan *plan, Reading *reading, PyObject **results) {
   }
   is_done =
       is_done && run_steps(plan->steps, plan->num_steps, reading->pointers, reading->numbers, reading->stream) == 0;
-  for (int i = 0; i < num_temporaries; ++i) Py_DECREF(temporaries[i]);  // freed in the stream's order, after the work
+  for (int i = 0; i < num_temporaries; ++i) Py_XDECREF(temporaries[i]);  // freed in the stream's order, after the work
   return is_done;
 }
 

@@ -112,11 +112,11 @@ def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options:
     """The plan of a call of a public function, whose body is one line that names its Road."""
     try:
         given = inspect.signature(function).bind(*arguments, **options)
+        if given.arguments.get("others"):  # as which masked_softmax takes what it has no parameter for
+            raise TypeError
     except TypeError:
         function(*arguments, **options)  # which raises an error of its own
         raise
-    if given.arguments.get("others"):  # as which masked_softmax takes what it has no parameter for
-        function(*arguments, **options)
     given.apply_defaults()
     used: Any = (function.__globals__.get(name) for name in function.__code__.co_names)
     road = next(one for one in used if hasattr(one, "bind_plan"))
@@ -165,9 +165,7 @@ def _paths() -> Iterator[str]:
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         folders.append(os.path.join(os.path.dirname(folder), "pyflowk", "_calls"))
     folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in native.installed_paths("")]
-    for folder in folders:
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            yield os.path.join(folder, f"_program_cache{suffix}")
+    return (os.path.join(folder, "_program_cache.abi3.so") for folder in folders)
 
 
 @functools.cache

@@ -35,10 +35,6 @@ _ZERO = c_double(0)  # for a parameter that the operation does not have
 _OPERATOR_NAMES: dict[Op, str] = {UnaryOp.COPY: "cast", BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
 
 
-def _default_dtype(library: Any) -> DType:
-    return default_dtype()
-
-
 class Elementwise(Operation):
     """An operation on operands that are called `names`.
 
@@ -50,8 +46,6 @@ class Elementwise(Operation):
 
     takes_scalars = True
 
-    __slots__ = ("exact_integers", "op", "result")
-
     def __init__(
         self,
         op: Op,
@@ -62,7 +56,10 @@ class Elementwise(Operation):
         exact_integers: bool = False,
     ) -> None:
         super().__init__(
-            *(names, self._plan), parameters=parameters, context=_default_dtype, takes_numbers=len(names) > 1
+            *(names, self._plan),
+            parameters=parameters,
+            context=lambda library: default_dtype(),
+            takes_numbers=len(names) > 1,
         )
         self.op = op
         self.operator = "trunc_div" if exact_integers else _OPERATOR_NAMES.get(op, op.name.lower())
@@ -174,14 +171,13 @@ def _step(
     place: Placement,
     parameters: Sequence[Any],
     names: tuple[str, ...],
-    heading: str = "",
 ) -> Step:
     """The call of the function of as many operands. C values pass in half the time of an int."""
     out_strides, *strides = (None if address is None else Int64Pointer(address) for address in place.addresses)
     operands = [part for one in zip(read, strides, map(c_int, types)) for part in one]
     shape = None if place.shape_address is None else Int64Pointer(place.shape_address)
     out = (written, out_strides, c_int(out_type), c_int32(len(place.shape)), shape)
-    return Step.of(_FUNCTIONS[len(read) - 1], (op, *operands, *out, *parameters), names, heading)
+    return Step.of(_FUNCTIONS[len(read) - 1], (op, *operands, *out, *parameters), names)
 
 
 _FUNCTIONS = ("flowk_unary", "flowk_binary", "flowk_ternary")
@@ -194,12 +190,9 @@ def _conversion(
     place = place_operands((name,), (operand,), None)
     keep.append(place.keep)
     shape, _, dtype = operand
-    heading = f"{name} is converted to {dtype_name(code)} first:"
-    types = [number_type(dtype, name)]
-    step = _step(
-        *(c_int(UnaryOp.COPY.value), [Arg(INPUT, index)], types, read[index], code, place),
-        *((_ZERO, _ZERO), (name,), heading),
-    )
+    copy, types = c_int(UnaryOp.COPY.value), [number_type(dtype, name)]
+    step = _step(copy, [Arg(INPUT, index)], types, read[index], code, place, (_ZERO, _ZERO), (name,))
+    step = step._replace(heading=f"{name} is converted to {dtype_name(code)} first:")
     return step, _new_geometry(tuple(shape), place.order, dtype_like(code, dtype))
 
 

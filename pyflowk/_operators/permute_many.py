@@ -58,9 +58,6 @@ def permute_many(
     return _MANY.call(xs, axes, dtype, scale, out, stream)  # type: ignore[no-any-return]
 
 
-_NO_ARRAYS = Program((), (), idle="there are no arrays")
-
-
 class _Many:
     """The road of permute_many: through Python."""
 
@@ -82,7 +79,8 @@ class _Many:
         xs, axes, dtype, scale, out, _ = named.values()
         arrays, outs, order = _checked(xs, axes, out)
         if not arrays:
-            return Bound(Request(MANY, ()), _NO_ARRAYS, None, None, None, None, 0, (), (), (), ())
+            nothing = Program((), (), idle="there are no arrays")
+            return Bound(Request(MANY, ()), nothing, None, None, None, None, 0, (), (), (), ())
         if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
             return bind_many(arrays, order, dtype, scale, outs, None)
         _require_alike(arrays)

@@ -107,23 +107,21 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
 
 
 def _result(request: Request, outs: tuple[Any, ...]) -> Any:
+    operation, inputs, options, values = request
     try:
-        return _result_of_operator(request, outs)
+        if isinstance(operation, Elementwise):
+            return _elementwise(operation, inputs, outs[0], options or (), values)
+        if operation is prelu._BACKWARD and (outs[1] is not None or outs[2] is not None):
+            raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
+        if not operation.operator:  # an ElementwiseKernel
+            raise TypeError(
+                "a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()"
+            )
+        return _OPERATORS[operation.operator](inputs, options, values)
     except NotImplementedError:
-        for name, one in zip(request.operation.names, request.inputs):
+        for name, one in zip(operation.names, inputs):
             gate.require_plain_memory(one, name)
         raise
-
-
-def _result_of_operator(request: Request, outs: tuple[Any, ...]) -> Any:
-    operation, inputs, options, values = request
-    if isinstance(operation, Elementwise):
-        return _elementwise(operation, inputs, outs[0], options or (), values)
-    if operation is prelu._BACKWARD and (outs[1] is not None or outs[2] is not None):
-        raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
-    if not operation.operator:  # an ElementwiseKernel
-        raise TypeError("a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()")
-    return _OPERATORS[operation.operator](inputs, options, values)
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
