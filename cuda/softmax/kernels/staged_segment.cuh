@@ -134,7 +134,8 @@ __device__ __forceinline__ SoftmaxRow staged_row(const SoftmaxParams& params, co
   return row;
 }
 
-// Starts to copy the unmasked columns of a row of a contiguous `tensor`, in whole vectors, by the row's threads.
+// Starts to copy the unmasked columns of a row of a contiguous `tensor`, in whole vectors, by the row's threads. A
+// vector that two rows share is copied by the second one, whatever its own interval is.
 template <class T>
 __device__ __forceinline__ void load_unmasked(const SoftmaxParams& params, const RowSegment& segment,
                                               const SoftmaxRow& row, int row_in_block, int lane,
@@ -143,13 +144,17 @@ __device__ __forceinline__ void load_unmasked(const SoftmaxParams& params, const
   const unsigned char* const first = tensor + segment.first_byte - segment.shift;
   if (row_in_block < segment.num_rows) {
     const int start = segment.shift + row_in_block * params.columns * bytes;
+    const int row_begin = start / vector_bytes, row_end = (start + params.columns * bytes) / vector_bytes;
     const int begin = (start + row.begin * bytes) / vector_bytes;
     const int end = (start + row.end * bytes + vector_bytes - 1) / vector_bytes;
-    const int past = end < segment.end_vector ? end : segment.end_vector;
+    const int own_end = row_in_block + 1 < segment.num_rows ? row_end : segment.end_vector;
+    const int past = end < own_end ? end : own_end;
+    const auto copy = [&](int i) {
+      if (i >= segment.first_vector) async_copy_vector(memory + i * vector_bytes, first + i * vector_bytes);
+    };
 #pragma unroll 1
-    for (int i = (begin > segment.first_vector ? begin : segment.first_vector) + lane; i < past;
-         i += params.lanes_per_row)
-      async_copy_vector(memory + i * vector_bytes, first + i * vector_bytes);
+    for (int i = begin + lane; i < past; i += params.lanes_per_row) copy(i);
+    if (lane == 0 && (begin > row_begin || past <= row_begin)) copy(row_begin);
   }
   copy_ends<T>(segment, {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)}, first, memory);
 }
