@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import sys
-import re
 from typing import Any
 
 import numpy as np
