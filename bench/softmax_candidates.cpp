@@ -14,8 +14,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
                                                        void* out, const void* bias, const void* dense,
                                                        const void* lengths, const int64_t* mask_strides, int causal,
                                                        int64_t batch, int64_t heads, int64_t rows, int64_t columns,
-                                                       double scale,
-                                                       int kernel, int count, int lanes, int threads,
+                                                       double scale, int kernel, int count, int lanes, int threads,
                                                        int cluster_blocks, int resident_blocks, int64_t rows_per_launch,
                                                        int uses_pdl, flowk_stream stream) {
   using namespace flowk::softmax;
@@ -54,7 +53,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
     switch (static_cast<SoftmaxKernel>(kernel)) {
       case SoftmaxKernel::row_in_registers: return RowInRegisters{count};
       case SoftmaxKernel::row_in_shared: return RowInShared{count};
-      case SoftmaxKernel::staged_rows: return StagedRows{count};
+      case SoftmaxKernel::staged_rows: return StagedRows{.rows_per_thread = count};
       case SoftmaxKernel::rows_by_vectors: return RowsByVectors{count};
       case SoftmaxKernel::rows_in_lanes: return RowsInLanes{count};
       case SoftmaxKernel::split_row: return SplitRow{count, rows_per_launch};

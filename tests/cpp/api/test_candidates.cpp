@@ -75,9 +75,9 @@ TEST(softmax_is_right) {
   std::vector<float> x = counted(rows * columns);
   for (float& value : x) value *= 0.01f;
   const auto run = [&](SoftmaxKernel kernel, int count, int lanes, int threads, std::vector<float>* y) {
-    return flowk_bench_softmax_candidate(0, FLOWK_FLOAT32, x.data(), nullptr, y->data(), nullptr, nullptr, 1, 1, rows,
-                                         columns, 1.0, static_cast<int>(kernel), count, lanes, threads, 1, 0, 0, 0,
-                                         nullptr);
+    return flowk_bench_softmax_candidate(0, FLOWK_FLOAT32, x.data(), nullptr, y->data(), nullptr, nullptr, nullptr,
+                                         nullptr, 0, 1, 1, rows, columns, 1.0, static_cast<int>(kernel), count, lanes,
+                                         threads, 1, 0, 0, 0, nullptr);
   };
   int num_planned = 0;
   for (int kernel = 0; kernel <= static_cast<int>(SoftmaxKernel::two_pass_row); ++kernel) {

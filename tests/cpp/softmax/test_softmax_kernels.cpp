@@ -56,7 +56,7 @@ void check_on_sm_90(const SoftmaxCase& row, CaseRun* run) {
   for (const int vectors : {2, 8}) try_config(RowInRegisters{vectors}, 32, blocks);
   try_config(RowInShared{4}, 32, blocks);
   try_config(TwoPassRow{}, 32, blocks);
-  try_config(StagedRows{3}, 64, 1);
+  try_config(StagedRows{.rows_per_thread = 3}, 64, 1);
   if (row.columns >= 1000) try_config(PersistentRows{3}, persistent_threads, row.columns < 20000 ? 2 : 8);
 }
 
@@ -82,7 +82,7 @@ void check_case(const SoftmaxCase& row) {
   for (const int vectors : {4, 8})
     for (const int lanes : {32, 96}) try_config(RowInShared{vectors}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
-    for (const int rows : {1, 3}) try_config(StagedRows{rows}, lanes, 64);
+    for (const int rows : {1, 3}) try_config(StagedRows{.rows_per_thread = rows}, lanes, 64);
   for (const int lanes : {1, 2, 4, 8})
     for (const int rows : {2, 4}) try_config(RowsByVectors{rows}, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
