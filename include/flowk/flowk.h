@@ -623,8 +623,7 @@ typedef struct flowk_softmax_mask {
  *   tensor of `mask`. No two elements of y may share memory: flowk_permute()'s rule. `mask` and its strides are host
  *   memory and are read before the function returns.
  * Cost: columns that lengths, causal or window mask are written and not read, in x, dense and bias. Exceptions: columns
- *   that share an aligned 16-byte vector with an unmasked one, and rows of up to 256 columns that are not made of
- *   aligned 16-byte vectors.
+ *   that share an aligned 16-byte vector with an unmasked one, and rows of up to 1,280 columns, which may be read whole.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. Without a bias no finite input
@@ -663,8 +662,9 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
- *   `mask` may be the forward call's. Only lengths, causal and window are used: the columns that they mask are not read
- *   and get 0. dense and bias are ignored, because y already contains their effect. NULL gives the same result.
+ *   `mask` may be the forward call's. Only lengths, causal and window are used: the columns that they mask get 0, and
+ *   are not read but for the exceptions of flowk_masked_softmax(). dense and bias are ignored, because y already
+ *   contains their effect. NULL gives the same result.
  * Element types: as in flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type.
  * Pointers: dx may be dy itself or y itself (same pointer, strides and type); otherwise it must not overlap them. It
  * must not overlap the lengths. No two elements of dx may share memory. Statuses: as in flowk_masked_softmax().

@@ -97,7 +97,7 @@ def masked_softmax(
     A column is unmasked if each of mask, lengths, causal and window leaves it unmasked. A row whose columns are all
     masked out, or whose unmasked z are all -infinity, is 0 (-infinity with log). A NaN or +infinity among a row's
     unmasked z gives NaN in its unmasked columns; the value of a masked-out column does not matter. Columns that
-    lengths, causal and window mask out are written but not read, except in short rows of odd lengths.
+    lengths, causal and window mask out are written but not read, except in rows of up to 1280 columns.
 
     An array whose last dimension is not contiguous is copied to temporary memory first, or from it for `out`: one more
     pass over that array. So are a mask and a bias whose last extent is 1 where k is not: the copy has k columns.
