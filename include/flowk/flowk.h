@@ -623,7 +623,7 @@ typedef struct flowk_softmax_mask {
  *   tensor of `mask`. No two elements of y may share memory: flowk_permute()'s rule. `mask` and its strides are host
  *   memory and are read before the function returns.
  * Cost: columns that lengths, causal or window mask are written and not read, in x, dense and bias. Exceptions: columns
- *   that share an aligned 16-byte vector with an unmasked one, and rows of up to 1,280 columns, which may be read whole.
+ *   that share an aligned 16-byte vector with an unmasked one, and all columns of rows of up to 1,280 columns.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. Without a bias no finite input

@@ -15,8 +15,8 @@
  *   std::string plan = flowk::permute(flowk::explain, src, dst, axes);     returns the plan as text; launches nothing
  *
  * The last parameter of the first two is `flowk_stream stream = nullptr`. A view's constructor throws flowk::error in
- * every form. Shapes are compared before the call. An input of an elementwise operation may be a scalar: it is converted
- * to the first input view's type. The C++ form of flowk_functor_plan() is in flowk/elementwise_views.cuh.
+ * every form. Shapes are compared before the call. An input of an elementwise operation may be a scalar: it is
+ * converted to the first input view's type. The C++ form of flowk_functor_plan() is in flowk/elementwise_views.cuh.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of rows of up to 2,048 columns that start and end anywhere: a block copies a segment of whole
-// rows to shared memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns, and
-// copies them out.
+// Softmax and its gradient of rows of up to 2,048 columns that start and end anywhere: a block copies a segment of
+// whole rows to shared memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns,
+// and copies them out.
 #pragma once
 
 #include "softmax/kernels/scores_to_results.cuh"
