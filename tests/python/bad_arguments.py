@@ -14,11 +14,13 @@ SHAPES = {"x": (3, 4), "y": (3, 4), "out": (3, 4), "alpha": (4,), "wrong": (2, 5
 
 
 class Bad(NamedTuple):
-    """`text` begins the message, a regular expression; `call` takes Arrays."""
+    """`text` begins the message, a regular expression; `call` takes Arrays. `on_gpu` is the text for arrays on a GPU,
+    if it is another one."""
 
     error: type[Exception]
     text: str
     call: Callable[[Arrays], Any]
+    on_gpu: str = ""
 
 
 class Arrays:
@@ -261,8 +263,9 @@ PRELUS = {
     ),
     "workspace of objects": Bad(
         TypeError,
-        "workspace (has dtype object|is a host array)",
+        "workspace has dtype object",
         lambda a: F.prelu_backward(a.y, a.x, a.alpha, workspace=np.ones(9, object), dx_out=a.out),
+        "x is on device 0 and workspace is a host array",
     ),
     "need_dx of a string": Bad(
         TypeError, "need_dx = 'no', must be True or False", lambda a: F.prelu_backward(a.y, a.x, a.alpha, need_dx="no")

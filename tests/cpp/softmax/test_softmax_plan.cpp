@@ -202,7 +202,7 @@ TEST(forms_leave_out_what_is_not_there) {
 
 // Each block of a cluster has a part of the row that its threads can hold.
 TEST(parts_of_rows_fit_their_blocks) {
-  for (const int64_t columns : {1000, 2048, 12288, 40960, 41432, 98304, 151936})
+  for (const int64_t columns : {1000, 2048, 3072, 12288, 40960, 41432, 98304, 151936})
     for (const bool dense : {false, true}) {
       const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1000, columns, dense), h200);
       CHECK(plan.config.kernel() == SoftmaxKernel::row_in_registers);
