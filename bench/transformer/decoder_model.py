@@ -86,7 +86,7 @@ class FlowkOperators:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
         scale = q.shape[-1] ** -0.5
         dense = None if bias is None else mask
-        scores = q @ k.mT  # whose type the result has under autocast too, as in TorchOperators
+        scores = q @ k.mT  # the result has the scores' type, under autocast too: as in TorchOperators
         return pyflowk.masked_softmax(scores, dense, causal=True, bias=bias, scale=scale, dtype=scores.dtype) @ v
 
     def merge_heads(self, x: Tensor) -> Tensor:

@@ -7,8 +7,8 @@
 
 namespace flowk::api {
 
-// An input whose dtype may include FLOWK_NUMBER. Removes it if what remains is a flowk_dtype; the check rejects any
-// other value.
+// An input of an operation. `dtype` may include FLOWK_NUMBER, which is removed if a flowk_dtype remains; the check
+// rejects every other value.
 Operand input_of(const char* name, const void* pointer, const int64_t* strides, flowk_dtype dtype);
 
 // Fills in the tensors and the shape of `request`, or sets `is_empty` if there is nothing to do. operands[0] is out.

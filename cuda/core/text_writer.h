@@ -9,7 +9,7 @@
 
 namespace flowk::core {
 
-// The text of an enumerator, from those of all enumerators in order.
+// The text of an enumerator. `texts` has one for each enumerator, in order.
 template <class Enum, size_t n>
 const char* text_of(Enum value, const char* const (&texts)[n]) {
   return static_cast<size_t>(value) < n ? texts[static_cast<size_t>(value)] : "unknown";

@@ -10,7 +10,7 @@
 
 namespace flowk::permute {
 
-// Dimensions of the rows whose parameters are operands of instructions.
+// The loop over the first dimensions of the rows is unrolled: their parameters are operands of instructions.
 constexpr int num_unrolled_dims = 5;
 
 constexpr int any_rank = -1;

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   wait_on_dependent_grids(xs + offset);
 
   load_rows();
-  // The column of the tile of which the thread loads the alpha and adds up the sum.
+  // The thread loads the alpha of this column of the tile, and adds up its sum.
   const int c = static_cast<int>(threadIdx.x);
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;

@@ -71,7 +71,7 @@ struct SegmentCopies {
   __device__ __forceinline__ void start_second(Load load) const {
     start_by(blockDim.x > 32 ? 32 : 0, second, load);
   }
-  // With `copies_rows` the first copies are those of load_unmasked().
+  // If `copies_rows`, load_unmasked() has started the first copies, and start() was not called.
   __device__ __forceinline__ void wait(bool copies_rows, bool has_second) const {
     wait_on_dependent_grids();
     if (copies_rows || !has_sm_90()) async_copy_wait();

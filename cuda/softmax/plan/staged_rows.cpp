@@ -48,7 +48,7 @@ int64_t mask_row_bytes(const SoftmaxCall& call) {
   return call.mask == SoftmaxMask::bias ? call.row_bytes : call.request.columns;
 }
 
-// The dimension of neighbouring rows, whose masks are at one stride.
+// The innermost dimension of the rows. The masks of its rows are at one stride.
 const SoftmaxRowDim& run_dim(const SoftmaxCall& call) { return call.output_rows.dims[0]; }
 
 // Runs of rows of the mask that a block's rows lie in.

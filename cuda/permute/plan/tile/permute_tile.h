@@ -26,8 +26,8 @@ constexpr int64_t max_block_shared_bytes = 101376;  // of a block on sm_86, the 
 constexpr int32_t reserved_shared_bytes = 1024;     // of a multiprocessor, for each block
 constexpr float several_waves = 4;                  // from here on the last wave counts little
 
-// The shared memory of rows whose offsets are congruent modulo 128, in percent of the rows' bytes, at most; above it a
-// smaller power of 2 is tried. Not measured.
+// The most shared memory for rows with offsets that are congruent modulo 128, in percent of the rows' bytes. Rows that
+// need more are tried with a smaller power of 2. Not measured.
 constexpr int64_t max_congruent_percent = 130;
 
 // A run: the innermost `num_whole` dimensions of a chain, and `slice` indices of the next (1: not cut). The other

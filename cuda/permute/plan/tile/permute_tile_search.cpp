@@ -85,8 +85,8 @@ bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_
   return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
-// Reverses dimensions that run downwards in dst, except those of src's run. A dimension that is innermost in dst and
-// not in src is reversed too: src's run then ends before it.
+// Reverses each dimension that runs downwards in dst and is not in src's run. A dimension that is innermost in dst and
+// not in src is also reversed: src's run then ends before it.
 void flip_down_dims(Chain* src, PermuteProblem* problem) {
   for (int d = 0; d < problem->rank; ++d) {
     if (problem->dst_strides[d] >= 0) continue;
