@@ -26,7 +26,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from pyflowk import distributed
-from pyflowk.distributed import exchange_roads, rank_agreement
+from pyflowk.distributed import rank_agreement, transports
 
 NUM_ROUNDS = 20
 NUM_CALLS = 8
@@ -105,7 +105,7 @@ def bench(case: Case, rank: int, ranks: int) -> None:
     assert torch.equal(out, wanted), "fused is wrong"
     for max_pieces in (8, 1):
         staged.view(-1).view(torch.uint8).fill_(0xA5)
-        exchange_roads.run_staged(exchange, x, staged, max_pieces)
+        transports.run_staged(exchange, x, staged, max_pieces)
         assert torch.equal(staged, wanted), f"staged in at most {max_pieces} pieces is wrong"
     del wanted
     sent = x.numel() * exchange.dtype.itemsize * (ranks - 1) / ranks
@@ -113,8 +113,8 @@ def bench(case: Case, rank: int, ranks: int) -> None:
     received = torch.empty_like(flat)
     contenders = {
         "fused": fused,
-        "staged": lambda: exchange_roads.run_staged(exchange, x, staged),
-        "in turn": lambda: exchange_roads.run_staged(exchange, x, staged, 1),
+        "staged": lambda: transports.run_staged(exchange, x, staged),
+        "in turn": lambda: transports.run_staged(exchange, x, staged, 1),
         "all-to-all": lambda: dist.all_to_all_single(received, flat),
         "torch": lambda: by_torch(case, x, ranks),
     }

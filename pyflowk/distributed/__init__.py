@@ -7,9 +7,9 @@ to another and permutes the dimensions on the way:
     x       this rank's shard of a global array, split along `src_dim`
     result  this rank's shard of permute(global array, axes), split along its dimension `dst_dim`
 
-Splits are torch.chunk's. Where the GPUs of all ranks access each other's memory, every rank writes straight into the
-others' results (the fused road); elsewhere parts are packed, exchanged by all_to_all_single and put in place (the
-staged road). Calls are collective: every rank of the group makes the same calls in the same order, on one stream.
+Splits are torch.chunk's. If the GPUs of all ranks access each other's memory, every rank writes straight into the
+others' results (the fused transport). If not, parts are packed, exchanged by all_to_all_single and put in place (the
+staged transport). Calls are collective: every rank of the group makes the same calls in the same order, on one stream.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import shown as _shown
-from . import exchange_roads as _roads
+from . import transports as _transports
 from .rank_agreement import group_or_default as _group_or_default
 from .redistribution import explain, redistribute
 
-__all__ = ["empty", "explain", "gather_heads", "redistribute", "scatter_heads", "transpose", "turn_pencil", "turn_slab"]
+# fmt: off
+__all__ = [
+    "empty", "explain", "gather_heads", "redistribute", "scatter_heads", "transpose", "transpose_pencil",
+    "transpose_slab",
+]
+# fmt: on
 
 
 def empty(
@@ -50,21 +55,21 @@ def empty(
     group : process group, optional
         By default the default group.
 
-    On a group that is not on the fused road the tensor is a plain one. Memory is given back when no tensor has it: keep
+    On a group without the fused transport the tensor is a plain one. Memory is given back when no tensor has it: keep
     the tensor for as long as a CUDA graph writes into it.
 
     Raises
     ------
     ValueError, TypeError
         Without a process group, or for a shape that is not of integers >= 0. A negative extent is an error on every
-        rank of a group on the fused road.
+        rank of a group with the fused transport.
     """
     group = _group_or_default(group)
     wanted, element = _checked_shape(shape), dtype or torch.get_default_dtype()
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and place.index is None:
         place = torch.device("cuda", torch.cuda.current_device())
-    if _roads.road_of(group, place).name != "fused":
+    if _transports.transport_of(group, place).name != "fused":
         _check_extents(wanted, group.rank())
         return torch.empty(wanted, dtype=element, device=place)
     num_bytes = math.prod(wanted) * element.itemsize
@@ -72,7 +77,7 @@ def empty(
     dist.all_gather_object(told, (wanted, num_bytes), group)
     for rank, (shape_of_rank, _) in enumerate(told):
         _check_extents(shape_of_rank, rank)
-    memory = _roads.symmetric_empty(max(size for _, size in told), group, place)
+    memory = _transports.symmetric_empty(max(size for _, size in told), group, place)
     return memory[:num_bytes].view(element).view(wanted)
 
 
@@ -108,12 +113,12 @@ def transpose(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tenso
     return redistribute(x, (1, 0), 0, 0, group, **options)
 
 
-def turn_slab(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def transpose_slab(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
     """(i / ranks, j, k) -> (j / ranks, i, k): between the 2-D and the 1-D part of a 3-D FFT on slabs."""
     return redistribute(x, (1, 0, 2), 0, 0, group, **options)
 
 
-def turn_pencil(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def transpose_pencil(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
     """(i, j / ranks, k) -> (i, k / ranks, j): between two 1-D parts of a 3-D FFT on pencils, in one row of the grid of
     ranks; `i` is split over the other rows."""
     return redistribute(x, (0, 2, 1), 1, 1, group, **options)

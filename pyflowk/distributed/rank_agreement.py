@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from .._arguments import number, shown
 from .._operators.permute_many_plan import bind_many
-from .exchange_roads import Exchange, describe_out
 from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
+from .transports import Exchange, describe_out
 
 
 class _Arguments(NamedTuple):

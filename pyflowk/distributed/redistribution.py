@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redistribute(): takes a road where all ranks agree; autograd, torch.compile and DTensor."""
+"""redistribute(): the choice of a transport; autograd, torch.compile and DTensor."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ import torch
 import torch.distributed as dist
 
 from .._torch.gate import mark_written
-from .exchange_roads import (
-    Exchange,
-    Road,
-    fused_calls,
-    remember,
-    road_of,
-    run_fused,
-    run_local,
-    run_staged,
-)
 from .rank_agreement import agreed, group_or_default
 from .shard_layout import ShardLayout, checked_axes, checked_dim
+from .transports import Exchange, Transport, fused_calls, remember, run_fused, run_local, run_staged, transport_of
 
 
 def redistribute(
@@ -63,9 +54,9 @@ def redistribute(
     dtype, scale : optional
         As in `permute`.
     out : torch.Tensor, optional
-        Where to write, of the result's shape and type. On the fused road a contiguous tensor of `empty` is written by
-        all ranks directly; any other one, and a new result, by way of a buffer, which costs one copy on this GPU. It
-        must not overlap x.
+        Where to write, of the result's shape and type. With the fused transport all ranks write a contiguous tensor of
+        `empty` directly. Any other tensor, and a new result, is written by way of a buffer, which costs one copy on
+        this GPU. It must not overlap x.
 
     Returns
     -------
@@ -78,8 +69,8 @@ def redistribute(
         On every rank before anything moves, where a rank's arguments are wrong or differ from another's: shape, axes,
         dimensions, types, kind of device, scale, `out`. With `extent` on this rank alone, for its own arguments.
     RuntimeError
-        Of torch, when the group's timeout is over, where a rank does not take part. On the fused road the GPU waits:
-        the error comes where the program next waits for the GPU, which then takes no more work of this process.
+        Of torch, when the group's timeout is over, where a rank does not take part. With the fused transport the GPU
+        waits: the error comes when the program next waits for the GPU, which then takes no more work of this process.
 
     Notes
     -----
@@ -118,16 +109,7 @@ def redistribute(
     exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout = exchange.layout
     if torch.compiler.is_compiling():
-        return torch.ops.flowk_distributed.redistribute(
-            x,
-            layout.shape,
-            layout.axes,
-            layout.src_dim,
-            layout.dst_dim,
-            process_group.group_name,
-            exchange.dtype,
-            scale,
-        )
+        return torch.ops.flowk_distributed.redistribute(x, *layout[:4], process_group.group_name, exchange.dtype, scale)
     if x.requires_grad and torch.is_grad_enabled():
         return _Redistribute.apply(x, exchange)
     if key is not None and not layout.is_local:
@@ -147,19 +129,19 @@ def explain(
     scale: float = 1.0,
     out: torch.Tensor | None = None,
 ) -> str:
-    """The road that `redistribute` takes with these arguments, why, and what this rank sends. Collective."""
+    """Which transport `redistribute` uses with these arguments, why, and what this rank sends. Collective."""
     if _is_dtensor(x):
         source = checked_dim(src_dim, "src_dim", x.dim())
         x, group, extent = x.to_local(), x.device_mesh.get_group(), x.shape[source]
     process_group = group_or_default(group)
     exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout, rank = exchange.layout, exchange.rank
-    road = _road(exchange, x)
+    transport = _transport(exchange, x)
     row = x.numel() // max(x.shape[layout.cut_dim], 1)
     kept = 0 if layout.is_local else layout.dst_chunks()[rank].length
     sent = 0 if layout.is_local else (layout.shape[layout.cut_dim] - kept) * row
     return (
-        f"{road.name}: {road.reason}\n"
+        f"{transport.name}: {transport.reason}\n"
         f"  array {layout.shape} split along {layout.src_dim}; axes {layout.axes}, split along {layout.dst_dim}\n"
         f"  rank {rank} of {layout.num_ranks}: {tuple(x.shape)} to {layout.dst_shape(rank)}, "
         f"sends {sent * exchange.dtype.itemsize} bytes\n"
@@ -169,10 +151,10 @@ def explain(
 # ---- the call -------------------------------------------------------------------------------------------------------
 
 
-def _road(exchange: Exchange, x: torch.Tensor) -> Road:
+def _transport(exchange: Exchange, x: torch.Tensor) -> Transport:
     if exchange.layout.is_local or exchange.layout.num_ranks == 1:
-        return Road("local", "no element changes its rank")
-    return road_of(exchange.group, x.device)
+        return Transport("local", "no element changes its rank")
+    return transport_of(exchange.group, x.device)
 
 
 def _run(exchange: Exchange, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
@@ -181,7 +163,7 @@ def _run(exchange: Exchange, x: torch.Tensor, out: torch.Tensor | None) -> torch
         result = x.new_empty(exchange.layout.dst_shape(exchange.rank), dtype=exchange.dtype)
     with torch.no_grad():
         x = x.resolve_conj().resolve_neg()
-        run = {"local": run_local, "fused": run_fused, "staged": run_staged}[_road(exchange, x).name]
+        run = {"local": run_local, "fused": run_fused, "staged": run_staged}[_transport(exchange, x).name]
         run(exchange, x, result)
     return result
 
@@ -218,25 +200,22 @@ def _operator(
     dtype: torch.dtype,
     scale: float,
 ) -> torch.Tensor:
-    group = dist.distributed_c10d._resolve_process_group(group_name)
-    layout = ShardLayout(tuple(shape), tuple(axes), src_dim, dst_dim, group.size())
-    return _run(Exchange(layout, group.rank(), group, dtype, scale), x, None)
+    return _run(_exchange_of(shape, axes, src_dim, dst_dim, group_name, dtype, scale), x, None)
 
 
 @_operator.register_fake
-def _(
-    x: torch.Tensor,
-    shape: list[int],
-    axes: list[int],
-    src_dim: int,
-    dst_dim: int,
-    group_name: str,
-    dtype: torch.dtype,
-    scale: float,
-) -> torch.Tensor:
-    group = dist.distributed_c10d._resolve_process_group(group_name)
+def _(x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    exchange = _exchange_of(*arguments)
+    return x.new_empty(exchange.layout.dst_shape(exchange.rank), dtype=exchange.dtype)
+
+
+def _exchange_of(
+    shape: list[int], axes: list[int], src_dim: int, dst_dim: int, name: str, dtype: torch.dtype, scale: float
+) -> Exchange:
+    """The exchange of the operator's arguments; `name` is the process group's."""
+    group = dist.distributed_c10d._resolve_process_group(name)
     layout = ShardLayout(tuple(shape), tuple(axes), src_dim, dst_dim, group.size())
-    return x.new_empty(layout.dst_shape(group.rank()), dtype=dtype)
+    return Exchange(layout, group.rank(), group, dtype, scale)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -247,9 +226,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 def _backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     shape, axes, src_dim, dst_dim, group_name, _, scale = ctx.arguments
     inverse = ShardLayout(tuple(shape), tuple(axes), src_dim, dst_dim, 1).inverse()
-    dx = torch.ops.flowk_distributed.redistribute(
-        dy, inverse.shape, inverse.axes, inverse.src_dim, inverse.dst_dim, group_name, ctx.dtype, scale
-    )
+    dx = torch.ops.flowk_distributed.redistribute(dy, *inverse[:4], group_name, ctx.dtype, scale)
     return (dx, *(None for _ in ctx.arguments))
 
 

@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from pyflowk import distributed
-from pyflowk.distributed import exchange_roads
+from pyflowk.distributed import transports
 from pyflowk.distributed.shard_layout import ShardLayout
 
 TIMEOUT_SECONDS = 60
@@ -106,10 +106,10 @@ class Rank:
     @contextmanager
     def staged(self) -> Iterator[None]:
         """As if no GPU could access another's memory."""
-        exchange_roads._states.clear()
+        transports._states.clear()
         with mock.patch.object(torch.cuda, "can_device_access_peer", lambda own, peer: False):
             yield
-        exchange_roads._states.clear()
+        transports._states.clear()
 
 
 def values(rank: Rank) -> None:
@@ -153,7 +153,7 @@ def values(rank: Rank) -> None:
 
 
 def pieces(rank: Rank) -> None:
-    """The staged road in one piece and in several gives the same bits."""
+    """The staged transport in one piece and in several gives the same bits."""
     cases = [
         ((64, 48, 20), (1, 0, 2), 0, 0, torch.float32),
         ((70, 90), (1, 0), 0, 0, torch.float64),
@@ -162,7 +162,7 @@ def pieces(rank: Rank) -> None:
         ((rank.ranks + 1, 6, 800), (2, 0, 1), 0, 2, torch.float32),
     ]
     for piece_bytes in (1 << 30, 1 << 12, 1 << 9):
-        with mock.patch.object(exchange_roads, "_PIECE_BYTES", piece_bytes), rank.staged():
+        with mock.patch.object(transports, "_PIECE_BYTES", piece_bytes), rank.staged():
             for shape, axes, src, dst, dtype in cases:
                 whole = drawn(shape, dtype, 1, rank.device)
                 text = distributed.explain(shard(whole, src, rank.rank, rank.ranks), axes, src, dst)
@@ -171,8 +171,8 @@ def pieces(rank: Rank) -> None:
                 if dtype == torch.float32:
                     rank.check(whole, axes, src, dst, dtype=torch.float16, scale=0.5)
     layout = ShardLayout((32768, 32768), (1, 0), 0, 0, 2)
-    assert exchange_roads._pieces(layout, 4) == (8, 0)  # of 256 MiB
-    assert exchange_roads._pieces(layout._replace(shape=(4096, 4096)), 4) == (1, 0)
+    assert transports._pieces(layout, 4) == (8, 0)  # of 256 MiB
+    assert transports._pieces(layout._replace(shape=(4096, 4096)), 4) == (1, 0)
 
 
 def forms(rank: Rank) -> None:
@@ -187,9 +187,9 @@ def forms(rank: Rank) -> None:
         distributed.transpose(shard(matrix, 0, rank.rank, rank.ranks)), shard(matrix.t(), 0, rank.rank, rank.ranks)
     )
     cube = drawn((9, 10, 11), torch.complex64, 3, rank.device)
-    slab = distributed.turn_slab(shard(cube, 0, rank.rank, rank.ranks))
+    slab = distributed.transpose_slab(shard(cube, 0, rank.rank, rank.ranks))
     assert torch.equal(slab, shard(cube.permute(1, 0, 2), 0, rank.rank, rank.ranks))
-    pencil = distributed.turn_pencil(shard(cube, 1, rank.rank, rank.ranks))
+    pencil = distributed.transpose_pencil(shard(cube, 1, rank.rank, rank.ranks))
     assert torch.equal(pencil, shard(cube.permute(0, 2, 1), 1, rank.rank, rank.ranks))
 
     text = distributed.explain(mine, (0, 1, 2, 3), 1, 2)
@@ -268,7 +268,7 @@ def inductor(rank: Rank) -> None:
 
 
 def graphs(rank: Rank) -> None:
-    """On GPUs: a CUDA graph that holds the fused road, and the memory of empty()."""
+    """On GPUs: a CUDA graph that holds the fused transport, and the memory of empty()."""
     for shape, axes, src, dst, dtype in [
         ((512, 384), (1, 0), 0, 0, torch.float32),
         ((2, 66, 5, 24), (0, 1, 2, 3), 1, 2, torch.bfloat16),
@@ -347,18 +347,18 @@ def faults(rank: Rank) -> None:
     raises("must be (", lambda: distributed.redistribute(x, (1, 0), 0, 0, extent=4 * rank.ranks + 8))
 
 
-def roads(rank: Rank) -> None:
-    """All ranks take the road that the first objection of a rank leaves, and the memory of a group is its own."""
+def transport_choice(rank: Rank) -> None:
+    """All ranks take the transport that the first objection of a rank leaves, and the memory of a group is its own."""
     gpu = torch.device("cuda", rank.rank)
-    for access, road in [
+    for access, transport in [
         (lambda own, peer: True, ("fused", "all ranks' GPUs access each other's memory")),
         (lambda own, peer: own != 1, ("staged", "GPU 1 cannot access the memory of GPU 0")),
     ]:
         with mock.patch.object(torch.cuda, "can_device_access_peer", access):
-            assert exchange_roads._find_road(dist.group.WORLD, gpu) == road
-            assert exchange_roads._find_road(dist.group.WORLD, torch.device("cuda", 0)).name == "staged"
+            assert transports._find_transport(dist.group.WORLD, gpu) == transport
+            assert transports._find_transport(dist.group.WORLD, torch.device("cuda", 0)).name == "staged"
         with mock.patch("socket.gethostname", lambda: str(rank.rank)):
-            assert exchange_roads._find_road(dist.group.WORLD, gpu).reason == "the ranks are on several hosts"
+            assert transports._find_transport(dist.group.WORLD, gpu).reason == "the ranks are on several hosts"
 
 
 def dies(rank: Rank) -> None:
@@ -381,7 +381,9 @@ def dies(rank: Rank) -> None:
     raise AssertionError("no error without a rank")
 
 
-PARTS = {part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, roads, graphs, dies)}
+PARTS = {
+    part.__name__: part for part in (values, pieces, forms, gradients, inductor, faults, transport_choice, graphs, dies)
+}
 
 
 def run_rank(parts: list[str], rank: int, ranks: int, store: str) -> None:

@@ -20,9 +20,9 @@ WORKER = Path(__file__).with_name("distributed_worker.py")
 @pytest.mark.parametrize(
     ("ranks", "parts"),
     [
-        (2, "values,pieces,forms,gradients,faults,roads"),
+        (2, "values,pieces,forms,gradients,faults,transport_choice"),
         (2, "inductor"),
-        (4, "values,forms,gradients,faults,roads"),
+        (4, "values,forms,gradients,faults,transport_choice"),
         (8, "values"),
     ],
 )

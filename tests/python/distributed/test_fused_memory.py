@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("a torch without torch.distributed", allow_module_level=True)
 
-from pyflowk.distributed import exchange_roads  # noqa: E402
+from pyflowk.distributed import transports  # noqa: E402
 from pyflowk.distributed.shard_layout import ShardLayout  # noqa: E402
 
 
@@ -26,9 +26,9 @@ def test_a_remembered_exchange_does_not_keep_the_memory_of_its_result(monkeypatc
         return buffers[-1]
 
     handle = SimpleNamespace(get_buffer=get_buffer, barrier=lambda channel, timeout_ms: None)
-    monkeypatch.setattr(exchange_roads, "_handle_of", lambda out, group: handle)
-    monkeypatch.setattr(exchange_roads, "_timeout_ms", lambda group, device: 1)
-    monkeypatch.setattr(exchange_roads, "current_raw_stream", lambda device: 0)
+    monkeypatch.setattr(transports, "_handle_of", lambda out, group: handle)
+    monkeypatch.setattr(transports, "_timeout_ms", lambda group, device: 1)
+    monkeypatch.setattr(transports, "current_raw_stream", lambda device: 0)
     layout = ShardLayout((4, 6), (1, 0), 0, 0, 2)
     x = torch.arange(12.0).reshape(2, 6)
     memory = torch.zeros(48, dtype=torch.uint8)
@@ -36,9 +36,9 @@ def test_a_remembered_exchange_does_not_keep_the_memory_of_its_result(monkeypatc
     gone: list[bool] = []
     weakref.finalize(storage, gone.append, True)
     target = memory.view(torch.float32).view(3, 4)
-    exchange = exchange_roads.Exchange(layout, 0, None, torch.float32, 1.0)
+    exchange = transports.Exchange(layout, 0, None, torch.float32, 1.0)
 
-    call = exchange_roads.FusedCall(exchange, x, target)
+    call = transports.FusedCall(exchange, x, target)
     call(x)
     assert torch.equal(target[:, :2], x[:, :3].T)
     assert torch.equal(buffers[0][:, :2], x[:, 3:].T)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ways to move the parts of shards between ranks.
+"""The two transports: ways to move the parts of shards between ranks.
 
 fused    every rank writes the permuted parts straight into the peers' results, which lie in symmetric memory: one
          launch of flowk_permute_many() between two barriers
@@ -29,7 +29,7 @@ _MAX_PIECES = 8
 
 
 class Exchange(NamedTuple):
-    """What the roads need besides the tensors."""
+    """What the transports need besides the tensors."""
 
     layout: ShardLayout
     rank: int
@@ -38,10 +38,10 @@ class Exchange(NamedTuple):
     scale: float
 
 
-# ---- the road -------------------------------------------------------------------------------------------------------
+# ---- the choice -----------------------------------------------------------------------------------------------------
 
 
-class Road(NamedTuple):
+class Transport(NamedTuple):
     name: str  # "fused", "staged" or "local"
     reason: str
 
@@ -50,31 +50,35 @@ class _GroupState:
     """What is known of a process group, for as long as it lives; by the type of device, and by the device."""
 
     def __init__(self) -> None:
-        self.roads: dict[str, Road] = {}
+        self.transports: dict[str, Transport] = {}
         self.workspaces: dict[torch.device, torch.Tensor] = {}
 
 
 _states: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary()
 
 
-def road_of(group: Any, device: torch.device) -> Road:
-    """The road of a group. The first call for a group is collective."""
-    roads = _states.setdefault(group, _GroupState()).roads
-    if device.type not in roads:
-        roads[device.type] = _find_road(group, device)
-    return roads[device.type]
+def transport_of(group: Any, device: torch.device) -> Transport:
+    """The transport of a group. The first call for a group is collective."""
+    transports = _states.setdefault(group, _GroupState()).transports
+    if device.type not in transports:
+        transports[device.type] = _find_transport(group, device)
+    return transports[device.type]
 
 
-def _find_road(group: Any, device: torch.device) -> Road:
-    """The first rank's objection to the fused road is that of all."""
+def _find_transport(group: Any, device: torch.device) -> Transport:
+    """The fused transport, unless a rank objects; the first objection is the reason on every rank."""
     if device.type != "cuda":
-        return Road("staged", f"tensors are on {device.type}")
+        return Transport("staged", f"tensors are on {device.type}")
     places: list[Any] = [None] * group.size()
     dist.all_gather_object(places, (socket.gethostname(), device.index), group)
     objections: list[Any] = [None] * group.size()
     dist.all_gather_object(objections, _objection(places, device.index), group)
     objection = next((one for one in objections if one), None)
-    return Road("staged", objection) if objection else Road("fused", "all ranks' GPUs access each other's memory")
+    return (
+        Transport("staged", objection)
+        if objection
+        else Transport("fused", "all ranks' GPUs access each other's memory")
+    )
 
 
 def _objection(places: list[tuple[str, int]], own: int) -> str:
@@ -117,7 +121,7 @@ def _forget(address: int) -> None:
 
 def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
     """Keeps a call into a tensor of empty() ready."""
-    if road_of(exchange.group, x.device).name == "fused" and _handle_of(out, exchange.group) is not None:
+    if transport_of(exchange.group, x.device).name == "fused" and _handle_of(out, exchange.group) is not None:
         if len(fused_calls) >= _MAX_FUSED_CALLS:
             fused_calls.clear()
         fused_calls[key] = FusedCall(exchange, x, out)
@@ -150,7 +154,7 @@ def _timeout_ms(group: Any, device: torch.device) -> int:
     return max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
 
 
-# ---- roads ----------------------------------------------------------------------------------------------------------
+# ---- the transports -------------------------------------------------------------------------------------------------
 
 
 def run_local(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
