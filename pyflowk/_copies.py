@@ -12,7 +12,7 @@ import numpy as np
 
 from ._arrays.dtypes import contiguous_strides, element_strides, element_type
 from ._arrays.kinds import Geometry, Signature
-from ._native.abi import Int32Pointer, Int64Pointer
+from ._native.c_types import Int32Pointer, Int64Pointer
 from ._program import INPUT, OUTPUT, TEMP, Arg, Program, Step
 
 

@@ -35,8 +35,19 @@ _OTHER_POINTER = ("Array", "p")
 _HEAD = '''
 from __future__ import annotations
 
-from ctypes import CDLL, Structure, c_char_p, c_double, c_int32, c_int64, c_size_t, c_ubyte, c_void_p
+from ctypes import Structure, c_char_p, c_double, c_int32, c_int64, c_size_t, c_ubyte, c_void_p
 from enum import IntEnum
+
+from .c_types import (
+    Array,
+    HashedEnum,
+    Int32Pointer,
+    Int64Pointer,
+    SizePointer,
+    SoftmaxMaskPointer,
+    StreamHandle,
+    TensorPointer,
+)
 
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = {version}
@@ -52,50 +63,15 @@ class Status(IntEnum):
 
 {statuses}
 
-class _Hashed(IntEnum):
-    """Enum's own hash is written in Python and takes ten times as long. It is inherited, because the Dynamo of PyTorch
-    2.11 hashes no object whose own class has one."""
-
-    __hash__ = int.__hash__
-
-
-class DType(_Hashed):
+class DType(HashedEnum):
     """`flowk_dtype`: the element type of a tensor."""
 
 {dtypes}
-
-class TensorPointer(c_void_p):
-    """`void *` or `const void *`: an address as int, or None."""
-
-
-class Int64Pointer(c_void_p):
-    """`const int64_t *`: as c_void_p, because an address as int converts in a third of a POINTER's time."""
-
-
-class Int32Pointer(c_void_p):
-    """`const int32_t *`."""
-
-
-class SizePointer(c_void_p):
-    """`size_t *`."""
-
-
-class StreamHandle(c_void_p):
-    """`flowk_stream`: a cudaStream_t as int."""
-
-
-class Array(c_void_p):
-    """`T *` or `const T *` of any other kind: an address as int."""
-
 
 class FunctorLaunch(Structure):
     """`flowk_functor_launch`."""
 
     _fields_ = ({functor_launch}    )
-
-
-class SoftmaxMaskPointer(c_void_p):
-    """`const flowk_softmax_mask *`: the address of a SoftmaxMask, or None."""
 
 
 class SoftmaxMask(Structure):
@@ -109,14 +85,6 @@ class SoftmaxMask(Structure):
 FUNCTIONS: dict[str, tuple[type, list[type]]] = {{
 {functions}}}
 # fmt: on
-
-
-def declare(library: CDLL) -> None:
-    """Sets restype and argtypes of every function of the table; AttributeError when `library` lacks one."""
-    for name, (restype, argtypes) in FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype = restype
-        function.argtypes = argtypes
 '''
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._native.abi import NUMBER, DType, Int64Pointer
+from .._native.abi import NUMBER, DType
+from .._native.c_types import Int64Pointer
 from .._native.errors import error_of
 from .._native.operations import UnaryOp
 from .dtypes import element_strides

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
-from .._native.abi import DType, TensorPointer
+from .._native.abi import DType
+from .._native.c_types import TensorPointer
 
 Array = np.ndarray[Any, Any]
 BLOCK_ELEMENTS = 4194319  # a prime

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._native.abi import StreamHandle
+from .._native.c_types import StreamHandle
 from .._native.errors import error_of
 from .measure import Row, num_buffer_sets
 from .tensors import POISON, Array, Tensor, sample

@@ -18,7 +18,8 @@ import numpy as np
 from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type
 from .._arrays.kinds import Geometry, Signature
 from .._calls.roads import Road
-from .._native.abi import NUMBER, DType, Int64Pointer
+from .._native.abi import NUMBER, DType
+from .._native.c_types import Int64Pointer
 from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
 from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, NUMBER_BYTES, OP, OUTPUT, TEMP, Arg, Buffer, Number, Program, Step

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import abi, driver
+from .c_types import declare
 from .errors import FlowkError
 
 FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so.1"}
@@ -157,7 +158,7 @@ def _open(path: str) -> ctypes.CDLL:
             raise ImportError(
                 f"{path} is flowk {version_text(version)}, this pyflowk needs {version_text(abi.VERSION)}"
             )
-        abi.declare(library)
+        declare(library, abi.FUNCTIONS)
     except AttributeError as error:
         raise ImportError(f"{path} is not a flowk library: {error}") from error
     return library

@@ -26,7 +26,8 @@ from .._arrays.dtypes import (
     wrong_dtype,
 )
 from .._arrays.kinds import Geometry, Signature
-from .._native.abi import DType, Int32Pointer, Int64Pointer, Status
+from .._native.abi import DType, Status
+from .._native.c_types import Int32Pointer, Int64Pointer
 from .._native.errors import FlowkValueError
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, NUMBER, OUTPUT, Arg, Buffer, Number, Program, Step

@@ -21,7 +21,8 @@ from .._arrays.dtypes import (
     wrong_dtype,
 )
 from .._arrays.kinds import Geometry, Signature
-from .._native.abi import DType, Int64Pointer, SoftmaxMask, SoftmaxMaskPointer
+from .._native.abi import DType, SoftmaxMask
+from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
 
 _BYTES = {"bool": DType.BOOL, "uint8": DType.UINT8}

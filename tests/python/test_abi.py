@@ -17,6 +17,7 @@ from source_tree import ROOT
 from pyflowk import FlowkError, __version__
 from pyflowk._elementwise.promotion import FLOATS, INTEGERS
 from pyflowk._native import abi as _abi
+from pyflowk._native import c_types
 from pyflowk._native import library as _library
 from pyflowk._native.operations import OPERATIONS, BinaryOp, Operation, TernaryOp, UnaryOp
 
@@ -39,18 +40,18 @@ CTYPES = {
     "flowk_unary_op": ctypes.c_int32,
     "flowk_binary_op": ctypes.c_int32,
     "flowk_ternary_op": ctypes.c_int32,
-    "flowk_stream": _abi.StreamHandle,
-    "const void *": _abi.TensorPointer,
-    "void *": _abi.TensorPointer,
-    "const int64_t *": _abi.Int64Pointer,
-    "const int32_t *": _abi.Int32Pointer,
-    "const void *const *": _abi.Array,
-    "void *const *": _abi.Array,
-    "const int64_t *const *": _abi.Array,
-    "const flowk_dtype *": _abi.Array,
-    "flowk_functor_launch *": _abi.Array,
-    "size_t *": _abi.SizePointer,
-    "const flowk_softmax_mask *": _abi.SoftmaxMaskPointer,
+    "flowk_stream": c_types.StreamHandle,
+    "const void *": c_types.TensorPointer,
+    "void *": c_types.TensorPointer,
+    "const int64_t *": c_types.Int64Pointer,
+    "const int32_t *": c_types.Int32Pointer,
+    "const void *const *": c_types.Array,
+    "void *const *": c_types.Array,
+    "const int64_t *const *": c_types.Array,
+    "const flowk_dtype *": c_types.Array,
+    "flowk_functor_launch *": c_types.Array,
+    "size_t *": c_types.SizePointer,
+    "const flowk_softmax_mask *": c_types.SoftmaxMaskPointer,
 }
 
 
