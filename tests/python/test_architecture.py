@@ -188,20 +188,39 @@ def test_every_source_says_its_license_on_top() -> None:
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules of pyflowk, as `_native.abi`, that a module of it imports when it is imported itself."""
+    """The modules of pyflowk, as `_native.abi`, that a module of it imports: when it is imported itself, or later, in a
+    function; not for type checkers alone. The public functions that DeviceArray and explain() take from the package by
+    their names are not seen."""
     module = path.relative_to("pyflowk").with_suffix("").parts
     names = set()
-    for node in ast.parse((ROOT / path).read_text()).body:
+    todo: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom) and node.level:
             base = [*module[: len(module) - node.level], *(node.module.split(".") if node.module else [])]
             names |= {".".join([*base, alias.name]) for alias in node.names} | {".".join(base)}
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("pyflowk._"):  # for import_module()
+            names.add(str(node.value).removeprefix("pyflowk."))
     return names
+
+
+# Imports in functions that close a circle. Each is to go; none is to come.
+CIRCULAR = {
+    ("_arrays.frameworks", "_torch.road"),  # the interceptor of torch's calls
+}
 
 
 def test_pyflowk_has_no_import_cycle() -> None:
     paths = [path for path in files_of("pyflowk") if path.suffix == ".py"]
     modules = {".".join(path.relative_to("pyflowk").with_suffix("").parts): imports_of(path) for path in paths}
-    graph = {name: imported & set(modules) - {name} for name, imported in modules.items()}
+    assert all(imported in modules[name] for name, imported in CIRCULAR), "an import has gone: take it off the list"
+    graph = {
+        name: {one for one in imported & set(modules) if one != name and (name, one) not in CIRCULAR}
+        for name, imported in modules.items()
+    }
     order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the cycle
     assert order
 
