@@ -124,16 +124,16 @@ def _named_type(dtype: Any) -> DType | None:
 
 @functools.lru_cache(maxsize=256)
 def type_of_elements(dtype: Any) -> DType | None:
-    """flowk's type of that name, for a dtype of NumPy or torch; None where there is none."""
+    """flowk's type with the name of a dtype of NumPy or a framework; None if there is none."""
     native = not isinstance(dtype, np.dtype) or dtype.isnative
-    return _BY_NAME.get(str(dtype).removeprefix("torch.")) if native else None
+    return _BY_NAME.get(str(dtype).rpartition(".")[2]) if native else None
 
 
 def dtype_like(code: DType, dtype: Any) -> Any:
-    """The dtype of type `code` in the framework whose `dtype` this is: NumPy (all but torch) or torch."""
+    """The dtype of type `code` in the framework of `dtype`: NumPy, or a module that has its dtypes by name."""
     if isinstance(dtype, np.dtype):
         return dtype if dtype.name == _NAMES[code] else numpy_dtype(_NAMES[code])
-    return getattr(sys.modules["torch"], _NAMES[code])
+    return getattr(sys.modules[type(dtype).__module__], _NAMES[code])
 
 
 @functools.lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from .._arrays.dtypes import (
     float_type,
     listed,
     named_type,
+    type_of_elements,
     wrong_dtype,
 )
 from .._arrays.kinds import Geometry, Signature
@@ -25,8 +26,8 @@ from .._native.abi import DType, SoftmaxMask
 from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
 
-_BYTES = {"bool": DType.BOOL, "uint8": DType.UINT8}
-_INTEGERS = {"int32": DType.INT32, "int64": DType.INT64}
+_BYTES = (DType.BOOL, DType.UINT8)
+_INTEGERS = (DType.INT32, DType.INT64)
 
 
 # Parameters of other libraries' attention and softmax functions, and what is meant here.
@@ -161,11 +162,10 @@ def _mask_without_arrays(side: str, causal: bool, causal_offset: int, window: in
     return struct
 
 
-def _code_of(dtype: Any, name: str, allowed: dict[str, DType]) -> DType:
-    code = allowed.get(str(dtype).removeprefix("torch."))
-    if code is None:
-        *others, last = allowed
-        raise wrong_dtype(name, dtype, f"{', '.join(others)} or {last}")
+def _code_of(dtype: Any, name: str, allowed: tuple[DType, ...]) -> DType:
+    code = type_of_elements(dtype)
+    if code not in allowed:
+        raise wrong_dtype(name, dtype, listed(allowed))
     return code
 
 
