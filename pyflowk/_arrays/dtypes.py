@@ -80,9 +80,14 @@ def float_type(dtype: Any, name: str) -> DType:
     return code
 
 
-def beside(code: DType) -> tuple[DType, ...]:
-    """The types of what floats of type `code` are computed with: their own, and float32 where they have 16 bits."""
+def coefficient_types(code: DType) -> tuple[DType, ...]:
+    """Allowed types of alpha or bias: x's, which is `code`, and float32 for 16-bit x."""
     return (code, DType.FLOAT32) if code in (DType.FLOAT16, DType.BFLOAT16) else (code,)
+
+
+def softmax_results(code: DType) -> tuple[DType, ...]:
+    """Allowed types of a softmax of x of type `code`."""
+    return tuple(one for one in FLOAT_TYPES if one in coefficient_types(code) or code in coefficient_types(one))
 
 
 def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._arguments import boolean, integer, shown
-from .._arrays.dtypes import beside, float_type, listed, wrong_dtype
+from .._arrays.dtypes import coefficient_types, float_type, listed, wrong_dtype
 from .._native.abi import Status
 from .._native.errors import FlowkValueError
 from . import primitives
@@ -61,8 +61,8 @@ def _flat(alpha: jax.Array) -> jax.Array:
 
 def _checked_axis(x: jax.Array, alpha: jax.Array, channel_axis: int) -> int:
     code = float_type(x.dtype, "x")
-    if float_type(alpha.dtype, "alpha") not in beside(code):
-        raise wrong_dtype("alpha", alpha.dtype, f"{listed(beside(code))} beside x of {x.dtype}")
+    if float_type(alpha.dtype, "alpha") not in coefficient_types(code):
+        raise wrong_dtype("alpha", alpha.dtype, f"{listed(coefficient_types(code))} beside x of {x.dtype}")
     axis = integer(channel_axis, "channel_axis")
     if alpha.size == 1:
         return -1

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .._arguments import boolean, shown
-from .._arrays.dtypes import FLOAT_TYPES, beside, float_type, listed, wrong_dtype
+from .._arrays.dtypes import FLOAT_TYPES, coefficient_types, float_type, listed, softmax_results, wrong_dtype
 from .._native.abi import DType
 from .._operators.softmax_arguments import broadcasts, checked_options
 from .._typing import DTypeLike
@@ -40,8 +40,8 @@ def masked_softmax(arrays: Sequence[Any], *static: Any) -> Any:
         given |= HAS_LENGTHS
     if bias is not None:
         bias = array(bias, "bias")
-        if float_type(bias.dtype, "bias") not in beside(code):
-            raise wrong_dtype("bias", bias.dtype, f"{listed(beside(code))} beside x of {x.dtype}")
+        if float_type(bias.dtype, "bias") not in coefficient_types(code):
+            raise wrong_dtype("bias", bias.dtype, f"{listed(coefficient_types(code))} beside x of {x.dtype}")
         operands.append(_over_rows(bias, "bias", x.shape, row))
         given |= HAS_BIAS
     options = _options(given, checked, scale, log, code)
@@ -124,7 +124,7 @@ def _out_type(x: jax.Array, name: str, code: DType, dtype: DTypeLike | None) -> 
         return x.dtype
     wanted = wanted_type(dtype, FLOAT_TYPES)
     own = float_type(wanted, "dtype")
-    if own not in beside(code) and code not in beside(own):
-        outputs = [one for one in FLOAT_TYPES if one in beside(code) or code in beside(one)]
+    outputs = softmax_results(code)
+    if own not in outputs:
         raise TypeError(f"dtype = {wanted}, must be {listed(outputs)} beside {name} of {x.dtype}")
     return wanted

@@ -10,7 +10,15 @@ from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer, shown
-from .._arrays.dtypes import beside, contiguous_strides, element_strides, element_type, float_type, listed, wrong_dtype
+from .._arrays.dtypes import (
+    coefficient_types,
+    contiguous_strides,
+    element_strides,
+    element_type,
+    float_type,
+    listed,
+    wrong_dtype,
+)
 from .._arrays.kinds import Geometry, Signature
 from .._calls import roads
 from .._calls.roads import Road
@@ -280,8 +288,8 @@ def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     """x, an array without gaps, as (outer, channels, inner) in memory."""
     (shape, strides, dtype), (a_shape, _, a_dtype) = x, alpha
     code, a_code = float_type(dtype, "x"), float_type(a_dtype, "alpha")
-    if a_code not in beside(code):
-        raise wrong_dtype("alpha", a_dtype, f"{listed(beside(code))} beside x of {dtype}")
+    if a_code not in coefficient_types(code):
+        raise wrong_dtype("alpha", a_dtype, f"{listed(coefficient_types(code))} beside x of {dtype}")
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
     assert order is not _HAS_GAPS
     if math.prod(a_shape) == 1:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .._arguments import boolean, integer_in, shown
 from .._arrays.dtypes import (
     FLOAT_TYPES,
-    beside,
+    coefficient_types,
     contiguous_strides,
     dtype_like,
     dtype_name,
@@ -18,6 +18,7 @@ from .._arrays.dtypes import (
     float_type,
     listed,
     named_type,
+    softmax_results,
     type_of_elements,
     wrong_dtype,
 )
@@ -95,7 +96,7 @@ def arguments_of(
         elif tuple(out[0]) != shape:
             raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
         out_code = float_type(out[2], "out")
-    outputs = tuple(one for one in FLOAT_TYPES if one in beside(code) or code in beside(one))
+    outputs = softmax_results(code)
     if out_code not in outputs:
         given = f"dtype = {dtype_name(out_code)}" if out is None else f"out has dtype {out[2]}"
         raise TypeError(f"{given}, must be {listed(outputs)} beside {name} of {first[2]}")
@@ -117,8 +118,8 @@ def arguments_of(
         struct.lengths_strides = address_of(_broadcast_lengths(lengths, shape))
     if bias is not None:
         struct.bias_dtype = float_type(bias[2], "bias")
-        if struct.bias_dtype not in beside(code):
-            raise wrong_dtype("bias", bias[2], f"{listed(beside(code))} beside {name} of {first[2]}")
+        if struct.bias_dtype not in coefficient_types(code):
+            raise wrong_dtype("bias", bias[2], f"{listed(coefficient_types(code))} beside {name} of {first[2]}")
         struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
     out_strides = Int64Pointer(address_of(contiguous_strides(shape, 1))) if out is None else strides_of(out, "out")
     keep_alive.append(struct)
