@@ -15,6 +15,7 @@ from pyflowk._bench.plain import launch_of
 from pyflowk._bench.rivals import rivals_of
 from pyflowk._bench.runner import OPERATORS, make_work, run_case
 from pyflowk._bench.work import Work
+from pyflowk._native.operations import OPERATIONS
 
 ELEMENTWISE_OPS = sorted(elementwise_work._BY_NAME)
 # operator, words of a case on the line, bytes read, bytes written
@@ -64,12 +65,9 @@ def test_lengths_count_the_columns_that_are_read() -> None:
 
 @pytest.mark.parametrize("op", ELEMENTWISE_OPS)
 def test_every_elementwise_operation_is_checked_against_numpy(op: str) -> None:
-    kinds = "i32" if op in elementwise_work.OF_INTEGERS else "f32"
-    for kind in {kinds, "f16"} if kinds == "f32" else {kinds}:
-        arity = elementwise_work._ARITIES[type(elementwise_work._BY_NAME[op])][1]
-        types = [kind] * arity + ["bool" if op in elementwise_work.BOOLEAN else kind]
-        if op == "where":
-            types[0] = "bool"
+    takes_floats = "F" in OPERATIONS[elementwise_work._BY_NAME[op]].takes
+    for kind in ("f32", "f16") if takes_floats else ("i32",):
+        types = elementwise_work.kinds_of(op, kind)
         work = work_of("elementwise", f"{op} {','.join(types)} 5000")
         work.run(0)
         assert work.check(), kind
