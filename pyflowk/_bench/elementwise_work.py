@@ -260,9 +260,10 @@ class ElementwiseWork(Work):
         return bool(same.all())
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        function, parameters, out = torch_formula(self.operation, torch), self.parameters, NAMES[self.outs[0].kind]
         if self.operation == "copy":
-            return lambda *tensors: tensors[0].to(getattr(torch, out))
+            dtype = getattr(torch, NAMES[self.outs[0].kind])
+            return lambda *tensors: tensors[0].to(dtype)
+        function, parameters = torch_formula(self.operation, torch), self.parameters
         return lambda *tensors: function(*tensors, *parameters)
 
 

@@ -181,7 +181,9 @@ def test_the_figures_of_a_case() -> None:
 RIVAL_CASES = [
     (op, words) for op, words, *_ in CASES if op != "elementwise" and not re.search(">(u8|e4m3)", words)
 ] + [
-    ("elementwise", "gelu f16 300"), ("elementwise", "silu_grad f32 300"), ("elementwise", "clamp f32 300"),
+    *(("elementwise", f"{op} {'f32' if 'F' in OPERATIONS[member].takes else 'i32'} 300")
+      for op, member in elementwise_work._BY_NAME.items()),
+    ("elementwise", "copy f32,f16 300"), ("elementwise", "gelu f16 300"),
     ("elementwise", "add_multiply f32 4x300 4x300 1x300 4x1"), ("softmax", "lengths f32 2x3x4x40"),
 ]  # fmt: skip
 
