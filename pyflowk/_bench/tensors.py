@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def layout(
     order: Sequence[int] | None = None,
     pads: dict[int, int] | None = None,
     steps: dict[int, int] | None = None,
-    flips: Sequence[int] = (),
+    flips: Collection[int] = (),
     lead: int = 0,
 ) -> tuple[list[int], int, int]:
     """Strides, the element with all indices 0 and the memory's elements: `order` from the outermost dimension to the
