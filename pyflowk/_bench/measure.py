@@ -50,7 +50,7 @@ def figures_of(moved_bytes: int, rounds: Mapping[str, Sequence[float]], datashee
 def geomean(values: Iterable[float]) -> float:
     """The geometric mean; NaN of nothing."""
     found = list(values)
-    return math.exp(sum(map(math.log, found)) / len(found)) if found else math.nan
+    return statistics.geometric_mean(found) if found else math.nan
 
 
 def log_uniform(generator: random.Random, low: int, high: int) -> int:

@@ -24,12 +24,14 @@ class Work:
 
     kind, types, shape_text, note   what names the case, as text; `part` is the part of its set with a mean of its own
     function                        the C function without `flowk_`
+    workspace                       the C arguments between those of arguments_of() and the stream
     read_bytes, written_bytes       what must be moved at least
     operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
     """
 
     op: ClassVar[str] = ""
     kind = note = part = types = shape_text = function = ""
+    workspace: tuple[Any, ...] = ()
     read_bytes = written_bytes = 0
 
     def __init__(self, machine: Any, moved_bytes: int, num_sets: int | None = None) -> None:
@@ -60,7 +62,7 @@ class Work:
 
     def run(self, i: int) -> None:
         """flowk's call on buffer set i."""
-        self.check_status(self._bound(*self.calls[i], self._stream))
+        self.check_status(self._bound(*self.calls[i], *self.workspace, self._stream))
 
     def check_status(self, status: int) -> None:
         """FlowkError with the library's text where a call failed."""
