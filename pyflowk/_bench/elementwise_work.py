@@ -148,7 +148,7 @@ def _jit() -> list[Case]:
 
 
 def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of ElementwiseWork; KeyError where there is no such set."""
+    """Keyword arguments of ElementwiseWork; KeyError if there is no such set."""
     if name in ("unary", "binary", "ternary"):
         return _operations(name)
     sets: dict[str, Callable[[], list[Case]]] = {

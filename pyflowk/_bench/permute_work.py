@@ -42,7 +42,7 @@ def _table() -> dict[str, list[Any]]:
 
 
 def cases_of(name: str) -> list[dict[str, Any]]:
-    """Keyword arguments of PermuteWork; KeyError where there is no such set."""
+    """Keyword arguments of PermuteWork; KeyError if there is no such set."""
     if name.startswith("ttc-"):
         return [_case(group, shape, axes, name[4:]) for group, shape, axes, _ in _table()["ttc"]]
     if name.partition(":")[0] == "random":

@@ -106,7 +106,7 @@ class PreluWork(Work):
         self.function = "prelu_backward" if self.backward else "prelu"
         self.written_bytes = math.prod(shape) * BYTES[kind]
         self.read_bytes = self.written_bytes * (2 if self.backward else 1)
-        # Both directions rotate over as many sets, so that they see the same inputs.
+        # Both directions rotate over the same number of sets, so that they see the same inputs.
         super().__init__(machine, 3 * self.written_bytes, num_sets)
         x = Tensor(machine, kind, self.memory_shape, "unit", lead=lead)
         gradients = [Tensor(machine, kind, self.memory_shape, "unit", 1, lead=lead)] if self.backward else []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a bench: memory whose random contents the host knows, strided views of it, samples of its elements.
+"""Tensors of a bench: memory with random contents that the host knows, strided views of it, samples of its elements.
 
-An input repeats a block of random elements, whose number is a prime, so that no power of two is a period of it; the
+An input repeats a block of random elements. Their number is a prime, so that no power of two is a period of it; the
 host knows each element from its place, and nothing is fetched from the GPU but results.
 """
 
@@ -150,7 +150,7 @@ class Tensor:
         self.machine.fill(self.memory.ptr, byte, self.num_bytes)
 
     def offsets(self, index: Sequence[Array]) -> Array:
-        """The places of elements in the memory, of a multi-index whose arrays broadcast."""
+        """The positions in memory of the elements at a multi-index of arrays that broadcast."""
         total: Any = np.int64(self.first)
         for one, stride, extent in zip(index, self.strides, self.shape):
             total = total + (np.int64(0) if extent == 1 else one * np.int64(stride))
