@@ -5,8 +5,8 @@
 
 The operands are small, so that the GPU never holds the CPU up; the GPU's own time is not in it, except where a row says
 backward. Each round runs a rival and flowk in turn, from an empty queue; the figures are medians of the rounds, and the
-ratio is of these. Without a GPU, smaller tensors on the CPU run every row that they can on the executor, whose time is
-in flowk's figures.
+ratio is of these. Without a GPU, smaller tensors on the CPU run every row that they can on the executor, and flowk's
+figures have its time in them. bench_calls_jax.py measures the calls of JAX.
 """
 
 from __future__ import annotations
@@ -234,38 +234,6 @@ def cupy_rows() -> Iterator[Row | Absent]:
     )
 
 
-# ---- JAX ------------------------------------------------------------------------------------------------------------
-
-
-def jax_rows() -> Iterator[Row | Absent]:
-    try:
-        jax, flow = import_module("jax"), import_module("pyflowk.jax")
-    except ImportError as error:
-        yield Absent("JAX", str(error))
-        return
-    x = jax.numpy.asarray(np.random.default_rng(0).standard_normal((ROWS, COLS), dtype=np.float32))
-
-    def row(name: str, to_reach: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> Row:
-        return Row(
-            name,
-            "XLA",
-            theirs,
-            ours,
-            to_reach,
-            lambda: x.block_until_ready(),
-            lambda one: torch.tensor(np.asarray(one)),
-        )
-
-    pairs = {
-        "relu": (lambda x: jax.numpy.maximum(x, 0), flow.relu),
-        "permute": (lambda x: jax.numpy.transpose(x), lambda x: flow.permute(x, (1, 0))),
-    }
-    for name, (theirs, ours) in pairs.items():
-        jitted, own = jax.jit(theirs), jax.jit(ours)
-        yield row(f"{name}, jitted", "1.05", lambda f=jitted: f(x), lambda f=own: f(x))
-        yield row(f"{name}, eager", "35 us", lambda f=theirs: f(x), lambda f=ours: f(x))
-
-
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +242,7 @@ def main(words: list[str]) -> None:
     place = torch.cuda.get_device_name() if DEVICE == "cuda" else "the CPU: for the rows alone, not for their figures"
     print(f"{place}; torch {torch.__version__}, Python {sys.version.split()[0]}")
     print(f"{'us a call':<34}{'rival':>16}{'rival us':>10}{'flowk us':>10}{'ratio':>8}{'more':>8}  to reach")
-    for rows in (torch_rows, operator_rows, c_function_rows, cupy_rows, jax_rows):
+    for rows in (torch_rows, operator_rows, c_function_rows, cupy_rows):
         for row in rows():
             if words and not any(word in f"{row.name} {getattr(row, 'rival', '')}" for word in words):
                 continue

@@ -29,7 +29,7 @@ TYPE_OF_SIZE = {1: 6, 2: 7, 4: 8, 8: 16, 16: 17}
 
 
 def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> str:
-    """One call, permute() of elements of so many bytes or permute_convert() of two types; its plan."""
+    """One call, permute() of elements of `types` bytes, or permute_convert() of two types; its plan."""
     shape, axes = case["shape"], case["axes"]
     names = (f"V{types}", f"V{types}") if isinstance(types, int) else types
     sides = []
@@ -56,7 +56,7 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
 
 
 def calls() -> list[tuple[dict, int | tuple[str, str]]]:
-    """Every case of the table with every type of those that it is for."""
+    """Every case of the table with every type that it is for."""
     found: list = [
         (case, size) for case in CASES for size in (TYPE_OF_SIZE if "every_type" in case else [case["element_bytes"]])
     ]

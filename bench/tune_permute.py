@@ -70,7 +70,7 @@ class Tiles:
 
 def main() -> None:
     parser = candidates.parser_of(__doc__)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after as many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after this time")
     parser.add_argument("--check", action="store_true", help="compare the output of every tile")
     options = parser.parse_args()
     machine, rows = Machine(), []

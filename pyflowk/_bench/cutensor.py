@@ -19,7 +19,7 @@ _Pointer = ctypes.c_void_p
 
 @functools.cache
 def library() -> Any:
-    """libcutensor.so.2; ImportError where it is missing."""
+    """libcutensor.so.2; ImportError if it is missing."""
     paths = ["libcutensor.so.2"]
     for package in ("cutensor-cu13", "cutensor-cu12"):
         with contextlib.suppress(PackageNotFoundError):

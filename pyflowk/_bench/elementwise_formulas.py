@@ -10,22 +10,6 @@ from typing import Any
 import numpy as np
 
 PARAMETERS = {"leaky_relu": (0.1,), "elu": (1.5,), "clamp": (-0.5, 0.75), "scale": (2.0, 1.0), "add_multiply": (2.0,)}
-BOOLEAN = {
-    *(
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "is_nan",
-        "is_inf",
-        "is_finite",
-        "signbit",
-    ),
-    *("logical_not", "logical_and", "logical_or", "logical_xor"),
-}
-OF_INTEGERS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
 TANH_SCALE = math.sqrt(2 / math.pi)
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -50,37 +34,17 @@ def _gelu_tanh_slope(y: Any) -> Any:
     return s + y * s * (1 - s) * 2 * TANH_SCALE * (1 + 3 * 0.044715 * y * y)
 
 
-# The same of NumPy and of PyTorch: m is the module.
-_SHARED: dict[str, Callable[..., Any]] = {
-    "copy": lambda m, x: x, "abs": lambda m, x: m.abs(x), "neg": lambda m, x: -x, "square": lambda m, x: x * x,
-    "sqrt": lambda m, x: m.sqrt(x), "rsqrt": lambda m, x: 1 / m.sqrt(x), "reciprocal": lambda m, x: 1 / x,
-    "exp": lambda m, x: m.exp(x), "log": lambda m, x: m.log(x), "sin": lambda m, x: m.sin(x),
-    "cos": lambda m, x: m.cos(x), "tanh": lambda m, x: m.tanh(x), "floor": lambda m, x: m.floor(x),
-    "ceil": lambda m, x: m.ceil(x), "round": lambda m, x: m.round(x), "is_nan": lambda m, x: m.isnan(x),
-    "clamp": lambda m, x, a, b: m.clip(x, a, b), "scale": lambda m, x, a, b: a * x + b,
-    "logical_not": lambda m, x: m.logical_not(x), "add": lambda m, x, y: x + y, "sub": lambda m, x, y: x - y,
-    "mul": lambda m, x, y: x * y, "div": lambda m, x, y: x / y, "pow": lambda m, x, y: x**y,
-    "min": lambda m, x, y: m.minimum(x, y), "max": lambda m, x, y: m.maximum(x, y), "equal": lambda m, x, y: x == y,
-    "not_equal": lambda m, x, y: x != y, "less": lambda m, x, y: x < y, "less_equal": lambda m, x, y: x <= y,
-    "greater": lambda m, x, y: x > y, "greater_equal": lambda m, x, y: x >= y, "bitwise_and": lambda m, x, y: x & y,
-    "bitwise_or": lambda m, x, y: x | y, "bitwise_xor": lambda m, x, y: x ^ y,
-    "is_inf": lambda m, x: m.isinf(x), "is_finite": lambda m, x: m.isfinite(x),
-    "atan2": lambda m, x, y: m.arctan2(x, y), "bitwise_not": lambda m, x: ~x,
-    "remainder": lambda m, x, y: m.remainder(x, y), "floor_divide": lambda m, x, y: m.floor_divide(x, y),
-    "relu_grad": lambda m, x, y: m.where(y > 0, x, x * 0), "where": lambda m, x, y, z: m.where(x, y, z),
-    "clamp_by": lambda m, x, y, z: m.minimum(m.maximum(x, y), z), "lerp": lambda m, x, y, z: x + z * (y - x),
+# NumPy's names, which PyTorch has too; other operations have their own name in both, or a formula.
+_NAMES = {
+    "neg": "negative", "sub": "subtract", "mul": "multiply", "div": "divide", "min": "minimum", "max": "maximum",
+    "clamp": "clip", "is_nan": "isnan", "is_inf": "isinf", "is_finite": "isfinite", "asin": "arcsin",
+    "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "atan2": "arctan2",
 }  # fmt: skip
-# These have one name in both.
-for _name in (
-    *("signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "tan", "sinh", "cosh", "logical_and"),
-    *("logical_or", "logical_xor", "hypot", "copysign", "logaddexp"),
-):
-    _SHARED[_name] = lambda m, *x, _name=_name: getattr(m, _name)(*x)
-for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
-    _SHARED[_name] = lambda m, x, _name="arc" + _name[1:]: getattr(m, _name)(x)
 # Written so that nothing cancels: 1 + erf(x / sqrt(2)) has one digit left at x = -8.
 _NUMPY: dict[str, Callable[..., Any]] = {
-    "erf": _erf, "left_shift": lambda x, y: np.left_shift(x, y), "right_shift": lambda x, y: np.right_shift(x, y),
+    "copy": lambda x: x, "rsqrt": lambda x: 1 / np.sqrt(x), "erf": _erf, "pow": np.power, "bitwise_not": np.invert,
+    "scale": lambda x, a, b: a * x + b, "relu_grad": lambda x, y: np.where(y > 0, x, 0),
+    "clamp_by": lambda x, y, z: np.minimum(np.maximum(x, y), z), "lerp": lambda x, y, z: x + z * (y - x),
     "sigmoid": _sigmoid, "relu": lambda x: np.maximum(x, 0), "leaky_relu": lambda x, a: np.where(x > 0, x, a * x),
     "elu": lambda x, a: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))), "silu": lambda x: x * _sigmoid(x),
     "gelu": lambda x: x * _erfc(x * -math.sqrt(0.5)) / 2, "gelu_tanh": lambda x: x * _sigmoid(_tanh_argument(x)),
@@ -91,18 +55,16 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "fma": lambda x, y, z: x * y + z, "add_multiply": lambda x, y, z, a: x + a * y * z,
 }  # fmt: skip
 _TORCH: dict[str, Callable[..., Any]] = {
-    "erf": lambda t: t.erf, "left_shift": lambda t: t.bitwise_left_shift,
-    "right_shift": lambda t: t.bitwise_right_shift,
-    "rsqrt": lambda t: t.rsqrt, "square": lambda t: t.square, "reciprocal": lambda t: t.reciprocal,
-    "sigmoid": lambda t: t.sigmoid, "relu": lambda t: t.relu, "leaky_relu": lambda t: t.nn.functional.leaky_relu,
-    "elu": lambda t: t.nn.functional.elu, "gelu": lambda t: t.nn.functional.gelu,
-    "silu": lambda t: t.nn.functional.silu,
-    "gelu_tanh": lambda t: lambda x: t.nn.functional.gelu(x, approximate="tanh"), "pow": lambda t: t.pow,
+    "equal": lambda t: t.eq, "left_shift": lambda t: t.bitwise_left_shift,
+    "right_shift": lambda t: t.bitwise_right_shift, "scale": lambda t: lambda x, a, b: a * x + b,
+    "leaky_relu": lambda t: t.nn.functional.leaky_relu, "elu": lambda t: t.nn.functional.elu,
+    "gelu": lambda t: t.nn.functional.gelu, "silu": lambda t: t.nn.functional.silu,
+    "gelu_tanh": lambda t: lambda x: t.nn.functional.gelu(x, approximate="tanh"),
     "softplus": lambda t: lambda x: t.nn.functional.softplus(x, threshold=1e9 if x.dtype == t.float64 else 60),
     "relu_grad": lambda t: lambda x, y: t.where(y > 0, x, t.zeros((), dtype=x.dtype, device=x.device)),
     "gelu_grad": lambda t: lambda x, y: t.ops.aten.gelu_backward(x, y),
     "gelu_tanh_grad": lambda t: lambda x, y: t.ops.aten.gelu_backward(x, y, approximate="tanh"),
-    "silu_grad": lambda t: lambda x, y: t.ops.aten.silu_backward(x, y), "lerp": lambda t: t.lerp,
+    "silu_grad": lambda t: lambda x, y: t.ops.aten.silu_backward(x, y),
     "silu_mul": lambda t: lambda x, y: t.nn.functional.silu(x) * y, "clamp_by": lambda t: t.clamp,
     "fma": lambda t: lambda x, y, z: t.addcmul(z, x, y),
     "add_multiply": lambda t: lambda x, y, z, a: t.addcmul(x, y, z, value=a),
@@ -125,16 +87,11 @@ LOSSES: dict[str, Callable[..., Any]] = {
 
 def numpy_formula(op: str) -> Callable[..., Any]:
     """The operation of NumPy arrays, then its parameters."""
-    if op in _NUMPY:
-        return _NUMPY[op]
-    shared = _SHARED[op]
-    return lambda *inputs: shared(np, *inputs)
+    found: Callable[..., Any] = _NUMPY[op] if op in _NUMPY else getattr(np, _NAMES.get(op, op))
+    return found
 
 
 def torch_formula(op: str, torch: Any) -> Callable[..., Any]:
     """The operation of PyTorch tensors, then its parameters."""
-    if op in _TORCH:
-        found: Callable[..., Any] = _TORCH[op](torch)
-        return found
-    shared = _SHARED[op]
-    return lambda *inputs: shared(torch, *inputs)
+    found: Callable[..., Any] = _TORCH[op](torch) if op in _TORCH else getattr(torch, _NAMES.get(op, op))
+    return found

@@ -6,13 +6,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .elementwise_formulas import BOOLEAN, LOSSES, OF_INTEGERS, PARAMETERS, numpy_formula, torch_formula
+from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
 from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, longs
 from .work import Work, by
 
@@ -37,12 +38,20 @@ _ARITIES: dict[type, tuple[str, int, int]] = {
     BinaryOp: ("binary", 2, 0),
     TernaryOp: ("ternary", 3, 1),
 }
+BASIC = ("u8", "f16", "f32", "f64")
 Case = dict[str, Any]
 
 
+def kinds_of(op: str, kind: str) -> list[str]:
+    """The types of the operands and of the result, if `kind` is the type of the values."""
+    member = _BY_NAME[op]
+    kinds = [kind] * _ARITIES[type(member)][1]
+    return ["bool" if op == "where" else kind, *kinds[1:], "bool" if OPERATIONS[member].result == "BOOL" else kind]
+
+
 def _flat(op: str, kinds: str, megabytes: float, layouts: list[str] | None = None) -> Case:
-    """`megabytes` are read and written together."""
-    names = kinds.split(",")
+    """`megabytes` are read and written together. A single type is that of the values."""
+    names = kinds.split(",") if "," in kinds else kinds_of(op, kinds)
     count = int(megabytes * MB) // sum(BYTES[name] for name in names)
     return {"name": f"{op} {megabytes:g}MB", "op": op, "kinds": names, "shape": (count,), "layouts": layouts}
 
@@ -54,32 +63,23 @@ def _case(
 
 
 def _anchors() -> list[Case]:
-    table = (("copy", "f32,f16", 4), ("relu", "f32,f32", 4), ("mul", "f16,f16,f16", 8), ("gelu", "f16,f16", 8))
+    table = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("mul", "f16", 8), ("gelu", "f16", 8))
     return [_flat(op, kinds, size * scale) for scale in (1, 8, 64) for op, kinds, size in table]
 
 
 def _types() -> list[Case]:
-    cases = []
-    for kind in ("bool", "i8", "i16", "i32", "i64", "u8", "f16", "bf16", "f32", "f64", "e4m3", "e5m2"):
-        if kind != "bool":
-            cases += [_flat("add", f"{kind},{kind},{kind}", 256), _flat("relu", f"{kind},{kind}", 256)]
-            cases.append(_flat("less", f"{kind},{kind},bool", 256))
-        cases.append(_flat("where", f"bool,{kind},{kind},{kind}", 256))
-    return cases
+    kinds = ("bool", "i8", "i16", "i32", "i64", "u8", "f16", "bf16", "f32", "f64", "e4m3", "e5m2")
+    operations = ("add", "relu", "less", "where")
+    return [_flat(op, kind, 256) for kind in kinds for op in operations if kind != "bool" or op == "where"]
 
 
 def _operations(arity: str) -> list[Case]:
-    cases = []
-    for op, member in _BY_NAME.items():
-        name, num_inputs, _ = _ARITIES[type(member)]
-        if name != arity or op == "copy":
-            continue
-        for kind in ("i32",) if op in OF_INTEGERS else ("f16", "bf16", "f32", "f64"):
-            kinds = [kind] * num_inputs + ["bool" if op in BOOLEAN else kind]
-            if op == "where":
-                kinds[0] = "bool"
-            cases.append(_flat(op, ",".join(kinds), 256))
-    return cases
+    return [
+        _flat(op, kind, 256)
+        for op, member in _BY_NAME.items()
+        if _ARITIES[type(member)][0] == arity and op != "copy"
+        for kind in (("f16", "bf16", "f32", "f64") if "F" in OPERATIONS[member].takes else ("i32",))
+    ]
 
 
 def _casts() -> list[Case]:
@@ -93,40 +93,30 @@ def _casts() -> list[Case]:
 
 
 def _misaligned() -> list[Case]:
-    cases = []
-    for kind in ("u8", "f16", "f32", "f64"):
-        for layouts in (["+1", ""], ["", "+1"], ["+1", "+1"], ["+1", "+3"]):
-            cases.append(_flat("relu", f"{kind},{kind}", 256, layouts))
-        cases.append(_flat("add", f"{kind},{kind},{kind}", 256, ["", "+1", ""]))
-        cases.append(_flat("add", f"{kind},{kind},{kind}", 256, ["+1", "+3", "+5"]))
-    return cases + [_flat("copy", "f32,f16", 256, ["+1", ""]), _flat("copy", "f16,f32", 256, ["+1", ""])]
+    layouts = [("relu", "+1,"), ("relu", ",+1"), ("relu", "+1,+1"), ("relu", "+1,+3"), ("add", ",+1,"),
+               ("add", "+1,+3,+5")]  # fmt: skip
+    cases = [_flat(op, kind, 256, where.split(",")) for kind in BASIC for op, where in layouts]
+    return cases + [_flat("copy", pair, 256, ["+1", ""]) for pair in ("f32,f16", "f16,f32")]
 
 
 def _broadcast() -> list[Case]:
     cases = []
-    for kind in ("u8", "f16", "f32", "f64"):
-        columns, kinds = 4096, [kind] * 3
-        rows = (256 * MB) // 2 // BYTES[kind] // columns
-        for cols in (columns, columns + 1, 64, 57, 7):
-            shape = (rows * columns // cols, cols)
-            cases += [
-                _case(f"row x{cols}", "add", kinds, shape, [shape, (1, cols)]),
-                _case(f"column x{cols}", "mul", kinds, shape, [shape, (shape[0], 1)]),
-            ]
-        channels, count, square = (
-            (rows * columns // (64 * 56 * 56), 64, 56, 56),
-            128 * MB // BYTES[kind],
-            (rows, columns),
-        )
+    for kind in BASIC:
+        count, kinds = 128 * MB // BYTES[kind], [kind] * 3
+        square, channels = (count // 4096, 4096), (count // (64 * 56 * 56), 64, 56, 56)
+        for cols in (4096, 4097, 64, 57, 7):
+            shape = (count // cols, cols)
+            cases.append(_case(f"row x{cols}", "add", kinds, shape, [shape, (1, cols)]))
+            cases.append(_case(f"column x{cols}", "mul", kinds, shape, [shape, (shape[0], 1)]))
         cases.append(_case("nchw scale", "mul", kinds, channels, [channels, (1, 64, 1, 1)]))
         cases.append(_case("scalar", "add", kinds, (count,), [(count,), (1,)]))
-        cases.append(_case("outer", "add", kinds, square, [(rows, 1), (1, columns)]))
+        cases.append(_case("outer", "add", kinds, square, [(square[0], 1), (1, square[1])]))
     return cases
 
 
 def _transposed() -> list[Case]:
     cases = []
-    for kind in ("u8", "f16", "f32", "f64"):
+    for kind in BASIC:
         side = int(math.sqrt(256 * MB / 3 / BYTES[kind])) // 256 * 256
         for shape in ((side, side), (side - 1, side + 1), (64, side // 8, side // 8)):
             cases.append(_case("x + yT", "add", [kind] * 3, shape, None, ["", "T", ""]))
@@ -137,29 +127,28 @@ def _transposed() -> list[Case]:
 
 def _small() -> list[Case]:
     table = (
-        ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32,f32"), ("relu", "f16,f16"), ("add", "f32,f32,f32"),
-        ("mul", "f16,f16,f16"), ("gelu", "f16,f16"), ("gelu", "f32,f32"), ("silu_mul", "bf16,bf16,bf16"),
-        ("where", "bool,f32,f32,f32"),
+        ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("mul", "f16"),
+        ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
     )  # fmt: skip
     return [_flat(op, kinds, megabytes) for megabytes in (4, 8, 16, 32) for op, kinds in table]
 
 
 def _jit() -> list[Case]:
     cases = []
-    for kind in ("u8", "f16", "f32", "f64"):
+    for kind in BASIC:
         square = (4096 * 16 // BYTES[kind], 4096)
-        cases.append(_flat("relu", f"{kind},{kind}", 256) | {"jit": "z = x > (T)0 ? x : (T)0"})
+        cases.append(_flat("relu", kind, 256) | {"jit": "z = x > (T)0 ? x : (T)0"})
         others = [
-            _flat("add", f"{kind},{kind},{kind}", 256),
+            _flat("add", kind, 256),
             _case("add a row", "add", [kind] * 3, square, [square, (1, square[1])]),
             _case("x + yT", "add", [kind] * 3, (4096, 4096), None, ["", "T", ""]),
         ]
         cases += [case | {"jit": "z = x + y"} for case in others]
-    return cases + [_flat("exp", f"{kind},{kind}", 256) | {"jit": "z = expf(x)"} for kind in ("f16", "f32")]
+    return cases + [_flat("exp", kind, 256) | {"jit": "z = expf(x)"} for kind in ("f16", "f32")]
 
 
 def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of ElementwiseWork; KeyError where there is no such set."""
+    """Keyword arguments of ElementwiseWork; KeyError if there is no such set."""
     if name in ("unary", "binary", "ternary"):
         return _operations(name)
     sets: dict[str, Callable[[], list[Case]]] = {
@@ -170,14 +159,14 @@ def cases_of(name: str) -> list[Case]:
 
 
 def case_of_words(words: list[str]) -> Case:
-    """`add f16,f16,f16 4096x1024 [SHAPE per input]`, the types of the inputs and of the result."""
+    """`add f16,f16,f16 4096x1024 [SHAPE per input]`, the types of the inputs and of the result, or one for all."""
     op, types, shape, *shapes = words
     extents = [tuple(int(extent) for extent in word.split("x")) for word in (shape, *shapes)]
     kinds = [*checked_kinds(*types.split(","))]
     if op not in _BY_NAME:
         raise ValueError(f"op = {op!r}, must be one of {', '.join(_BY_NAME)}")
     num_inputs = _ARITIES[type(_BY_NAME[op])][1]
-    kinds = kinds * (num_inputs + 1) if len(kinds) == 1 else kinds
+    kinds = kinds_of(op, kinds[0]) if len(kinds) == 1 else kinds
     if len(kinds) != num_inputs + 1 or len(shapes) not in (0, num_inputs):
         raise ValueError(f"{op} takes {num_inputs + 1} types and {num_inputs} shapes of inputs, or none")
     return _case(op, op, kinds, extents[0], extents[1:] or None)
@@ -271,9 +260,10 @@ class ElementwiseWork(Work):
         return bool(same.all())
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        function, parameters, out = torch_formula(self.operation, torch), self.parameters, NAMES[self.outs[0].kind]
         if self.operation == "copy":
-            return lambda *tensors: tensors[0].to(getattr(torch, out))
+            dtype = getattr(torch, NAMES[self.outs[0].kind])
+            return lambda *tensors: tensors[0].to(dtype)
+        function, parameters = torch_formula(self.operation, torch), self.parameters
         return lambda *tensors: function(*tensors, *parameters)
 
 
@@ -291,10 +281,5 @@ def _where(shape: tuple[int, ...], text: str) -> dict[str, Any]:
 def _limits(kind: str) -> tuple[float, float, float]:
     """eps, the least normal number and the largest of a float type."""
     dtype = numpy_dtype(NAMES[kind])
-    if kind in ("f16", "f32", "f64"):
-        info: Any = np.finfo(dtype)
-    else:
-        from importlib import import_module
-
-        info = import_module("ml_dtypes").finfo(dtype)
+    info: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else import_module("ml_dtypes").finfo(dtype)
     return float(info.eps), float(info.smallest_normal), float(info.max)

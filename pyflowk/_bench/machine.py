@@ -102,7 +102,7 @@ class Machine:
     # ---- what it is
 
     def datasheet_gb_s(self) -> float | None:
-        """Two transfers per clock of the memory, times the width of its bus; None where the driver does not say."""
+        """Two transfers per clock of the memory, times the width of its bus; None if the driver does not say."""
         khz, bits = (driver._attribute(attribute, 0) for attribute in (MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS))
         return 2 * khz * bits / 8 * 1e-6 or None
 

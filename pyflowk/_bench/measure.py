@@ -50,7 +50,7 @@ def figures_of(moved_bytes: int, rounds: Mapping[str, Sequence[float]], datashee
 def geomean(values: Iterable[float]) -> float:
     """The geometric mean; NaN of nothing."""
     found = list(values)
-    return math.exp(sum(map(math.log, found)) / len(found)) if found else math.nan
+    return statistics.geometric_mean(found) if found else math.nan
 
 
 def log_uniform(generator: random.Random, low: int, high: int) -> int:
@@ -96,7 +96,7 @@ def summaries(rows: Iterable[Row]) -> list[Row]:
 
 def slowdowns(rows: Iterable[Row], old_rows: Iterable[Row], limit: float = SLOWER) -> list[tuple[str, float, float]]:
     """(case, old fraction, new fraction) of every case of both runs that takes more than `limit` more time, relative to
-    a copy, than in the old run; 0 as the new fraction where it is wrong or no longer timed."""
+    a copy, than in the old run; 0 as the new fraction if it is wrong or no longer timed."""
     old = {case_key(row): row["fractions"]["flowk"] for row in old_rows if "fractions" in row}
     found = []
     for row in rows:
@@ -108,7 +108,7 @@ def slowdowns(rows: Iterable[Row], old_rows: Iterable[Row], limit: float = SLOWE
 
 
 def without_folders(command: str) -> str:
-    """The command with the file names alone of its absolute paths, whose folders are those of one machine."""
+    """The command with file names instead of absolute paths, which name the folders of one machine."""
     words = []
     for word in shlex.split(command):
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)

@@ -42,7 +42,7 @@ def _table() -> dict[str, list[Any]]:
 
 
 def cases_of(name: str) -> list[dict[str, Any]]:
-    """Keyword arguments of PermuteWork; KeyError where there is no such set."""
+    """Keyword arguments of PermuteWork; KeyError if there is no such set."""
     if name.startswith("ttc-"):
         return [_case(group, shape, axes, name[4:]) for group, shape, axes, _ in _table()["ttc"]]
     if name.partition(":")[0] == "random":
@@ -117,22 +117,20 @@ class PermuteWork(Work):
         kind: str,
         out_kind: str = "",
         scale: float = 1.0,
-        src_layout: dict[str, Any] | None = None,
-        out_layout: dict[str, Any] | None = None,
+        src_layout: str = "",
+        out_layout: str = "",
         num_sets: int | None = None,
     ) -> None:
         self.kind, self.types = name, f"{kind}>{out_kind}" if out_kind else kind
         self.shape_text = f"{by(shape)} {by(axes, ',')}"
-        self.note = " ".join(
-            f"{side} {_text(where)}" for side, where in (("in", src_layout), ("out", out_layout)) if where
-        )
+        self.note = " ".join(f"{side} {text}" for side, text in (("in", src_layout), ("out", out_layout)) if text)
         self.axes, self.scale, self.converts = list(axes), scale, bool(out_kind)
         self.function = "permute_convert" if out_kind else "permute"
         self.read_bytes = math.prod(shape) * BYTES[kind]
         self.written_bytes = math.prod(shape) * BYTES[out_kind or kind]
         super().__init__(machine, self.moved_bytes, num_sets)
-        x = Tensor(machine, kind, shape, "ordinary" if out_kind else "bits", **_numbered(src_layout))
-        out = Tensor(machine, out_kind or kind, [shape[axis] for axis in axes], **_numbered(out_layout))
+        x = Tensor(machine, kind, shape, "ordinary" if out_kind else "bits", **layout_of(src_layout))
+        out = Tensor(machine, out_kind or kind, [shape[axis] for axis in axes], **layout_of(out_layout))
         self.rotate([x], out)
         self.prepare()
 
@@ -174,23 +172,12 @@ class PermuteWork(Work):
         return [*self.operands[i], self.outs[i]]
 
 
-def _numbered(where: dict[str, Any] | None) -> dict[str, Any]:
-    """A layout() whose dimensions JSON has made strings."""
-    return {
-        key: {int(d): n for d, n in value.items()} if isinstance(value, dict) else value
-        for key, value in (where or {}).items()
-    }
-
-
-def _text(where: dict[str, Any]) -> str:
-    parts = []
-    for key, value in where.items():
-        pairs = (
-            value.items()
-            if isinstance(value, dict)
-            else enumerate(value)
-            if key == "order"
-            else ((d, "") for d in value)
-        )
-        parts.append(f"{key} " + ",".join(f"{d}:{n}" if n != "" else str(d) for d, n in pairs))
-    return " ".join(parts)
+def layout_of(text: str) -> dict[str, Any]:
+    """The arguments of tensors.layout() in words: `order 0:1,1:0 pads 1:64`, `steps 0:2`, `flips 0,1`."""
+    words = text.split()
+    found: dict[str, Any] = {}
+    for name, numbers in zip(words[::2], words[1::2]):
+        pairs = [number.partition(":") for number in numbers.split(",")]
+        by_dimension = {int(dimension): int(value or 0) for dimension, _, value in pairs}
+        found[name] = list(by_dimension.values()) if name == "order" else by_dimension
+    return found

@@ -39,7 +39,7 @@ def _kernels() -> Any:
 
 
 def launch_of(work: Work, i: int) -> tuple[str, tuple[int, int, int], int, list[Any]]:
-    """Kernel, blocks, threads and parameters (ctypes values) of buffer set i; TypeError where there is no kernel."""
+    """Kernel, blocks, threads and parameters (ctypes values) of buffer set i; TypeError if there is no kernel."""
     (x, *side), out = work.operands[i], work.outs[i]
     count = math.prod(out.shape)
     if not out.is_contiguous() or not (work.op == "permute" or x.is_contiguous()):

@@ -18,7 +18,7 @@ BAR, GAP = 0.15, 0.1  # inches
 
 
 def require() -> Any:
-    """matplotlib's pyplot, without a display; ImportError where it is missing."""
+    """matplotlib's pyplot, without a display; ImportError if it is missing."""
     try:
         import_module("matplotlib").use("Agg")
         return import_module("matplotlib.pyplot")
@@ -37,7 +37,7 @@ def set_groups(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
 
 
 def groups_of(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
-    """(title, the fraction of a copy of each contender), by case or where there are many by set."""
+    """(title, the fraction of a copy of each contender), by case, or by set if there are many cases."""
     timed = [row for row in rows if "fractions" in row]
     if len(timed) > MOST_CASES:
         return set_groups(timed)

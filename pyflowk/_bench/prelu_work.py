@@ -106,7 +106,7 @@ class PreluWork(Work):
         self.function = "prelu_backward" if self.backward else "prelu"
         self.written_bytes = math.prod(shape) * BYTES[kind]
         self.read_bytes = self.written_bytes * (2 if self.backward else 1)
-        # Both directions rotate over as many sets, so that they see the same inputs.
+        # Both directions rotate over the same number of sets, so that they see the same inputs.
         super().__init__(machine, 3 * self.written_bytes, num_sets)
         x = Tensor(machine, kind, self.memory_shape, "unit", lead=lead)
         gradients = [Tensor(machine, kind, self.memory_shape, "unit", 1, lead=lead)] if self.backward else []
@@ -114,14 +114,14 @@ class PreluWork(Work):
         self.rotate([*gradients, x], Tensor(machine, kind, self.memory_shape, lead=lead))
         self.alpha = Tensor(machine, kind, [c], "unit", 2)
         self.dalphas = [Tensor(machine, kind, [c]) for _ in range(self.num_sets if self.backward else 0)]
-        self.workspace: Any = None
         if self.backward:
-            sizes, num_bytes = self._sizes(), ctypes.c_size_t()
+            num_bytes = ctypes.c_size_t()
             query = machine.c.flowk_prelu_backward_workspace_bytes
-            self.check_status(query(*sizes, ctypes.addressof(num_bytes)))
+            self.check_status(query(*self._sizes(), ctypes.addressof(num_bytes)))
             self.workspace_bytes = num_bytes.value
-            self.workspace = Tensor(machine, "u8", [max(num_bytes.value, 16)])
-            self.workspace.poison(0xFF)  # NaN, where it is read unwritten
+            self._memory = Tensor(machine, "u8", [max(num_bytes.value, 16)])
+            self._memory.poison(0xFF)  # NaN, if it is read unwritten
+            self.workspace = self._memory.arguments()[0], self._memory.num_elements
         self.poison()
         self.prepare()
 
@@ -135,12 +135,6 @@ class PreluWork(Work):
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         tensors = [*self.operands[i], self.alpha, self.outs[i], *self.dalphas[i : i + 1]]
         return *(tensor.arguments()[0] for tensor in tensors), *self._sizes()
-
-    def run(self, i: int) -> None:
-        if not self.backward:
-            return super().run(i)
-        workspace = self.workspace.arguments()[0], self.workspace.num_elements
-        self.check_status(self._bound(*self.calls[i], *workspace, self._stream))
 
     def expected(self, index: list[Array]) -> Array:
         x = self.operands[0][-1].known(index)

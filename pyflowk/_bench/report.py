@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as lines: one per case as it is done, with a progress bar where rich is installed, and one per set."""
+"""A run as lines: one per case as it is done, with a progress bar if rich is installed, and one per set."""
 
 from __future__ import annotations
 

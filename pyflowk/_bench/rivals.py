@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other libraries on the same buffers, each where it is installed and takes the case: its result is checked, within
+"""Other libraries on the same buffers, if they are installed and take the case: each result is checked, within
 2 %, before it is timed."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Unsuitable(Exception):
 
 
 def rivals_of(machine: Any, work: Work, names: Sequence[str]) -> tuple[dict[str, Replay], dict[str, str]]:
-    """The graphs of those rivals that take a case and are right, and why the others do not take part."""
+    """The graphs of the rivals that take a case and are right, and why the others do not take part."""
     graphs: dict[str, Replay] = {}
     skipped: dict[str, str] = {}
     for name in names:
@@ -48,7 +48,7 @@ def is_installed(name: str) -> bool:
 
 
 def _checked(machine: Any, work: Work, call: Callable[[int], Any], keep: Callable[[Any], None] | None = None) -> None:
-    """Unsuitable where the call's result on the first buffers is not right; `keep` copies it to outs[0]."""
+    """Unsuitable if the call's result on the first buffers is not right; `keep` copies it to outs[0]."""
     work.poison()
     result = call(0)
     if keep is not None and result is not None:
@@ -68,7 +68,7 @@ def _torch_view(torch: Any, tensor: Tensor) -> Any:
 
 
 def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callable[..., Any] | None]) -> Replay:
-    """A CUDA graph by PyTorch, whose allocator must know of the capture, on the bench's stream."""
+    """A CUDA graph by PyTorch, because its allocator must know of the capture, on the bench's stream."""
     torch = import_module("torch")
     function = function_of(torch)
     if function is None:

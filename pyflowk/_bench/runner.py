@@ -55,7 +55,7 @@ def copy_graphs(machine: Any, work: Work) -> dict[str, Callable[[], object]]:
 
 
 def run_case(machine: Any, work: Work, rivals: Sequence[str] = (), rounds: int = ROUNDS) -> Row:
-    """The row of a case: whether it is right, its plan, and where it is right and there are rounds its figures."""
+    """The row of a case: whether it is right, its plan, and its figures if it is right and there are rounds."""
     row = work.row()
     work.run(0)
     row["right"], row["plan"] = work.check(), work.plan()

@@ -61,7 +61,7 @@ SMALL: list[tuple[int, ...]] = [
 TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
 KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
-# (b, h, q, k): 1 where the mask is shared.
+# (b, h, q, k): 1 along a dimension that shares the mask.
 MASK_SHAPES: dict[str, Callable[[int, int, int, int], tuple[int, ...]]] = {
     "dense": lambda b, h, q, k: (b, 1, q, k),
     "key_mask": lambda b, h, q, k: (b, 1, 1, k),
@@ -111,7 +111,7 @@ def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
 
 
 def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of SoftmaxWork, in f16 and f32 by default; KeyError where there is no such set."""
+    """Keyword arguments of SoftmaxWork, in f16 and f32 by default; KeyError if there is no such set."""
     name, *rest = name.split(":")
     if name in ("random", "attention"):
         seed, count = (rest + ["0", "30" if name == "random" else "6"][len(rest) :])[:2]
@@ -256,7 +256,7 @@ class SoftmaxWork(Work):
         return _softmax(z), np.zeros_like(z)
 
     def _sampled_rows(self) -> list[Array]:
-        """In parts of so many elements that float64 has room."""
+        """In parts that fit into memory as float64."""
         k, num_rows = self.shape[-1], math.prod(self.shape[:-1])
         count = min(num_rows, max(16, min(SAMPLED_ROWS, SAMPLED_ELEMENTS // k)))
         rows = np.random.default_rng(3).choice(num_rows, count, replace=False) if count < num_rows else np.arange(count)
@@ -320,7 +320,7 @@ class SoftmaxWork(Work):
 
 
 def _softmax(z: Array) -> Array:
-    """Of rows; 0 where all columns are masked out."""
+    """Of rows; 0 if all columns are masked out."""
     largest = z.max(-1, keepdims=True)
     e = np.exp(z - np.where(np.isneginf(largest), 0, largest))
     total = e.sum(-1, keepdims=True)

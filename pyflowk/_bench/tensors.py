@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a bench: memory whose random contents the host knows, strided views of it, samples of its elements.
+"""Tensors of a bench: memory with random contents that the host knows, strided views of it, samples of its elements.
 
-An input repeats a block of random elements, whose number is a prime, so that no power of two is a period of it; the
+An input repeats a block of random elements. Their number is a prime, so that no power of two is a period of it; the
 host knows each element from its place, and nothing is fetched from the GPU but results.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def layout(
     order: Sequence[int] | None = None,
     pads: dict[int, int] | None = None,
     steps: dict[int, int] | None = None,
-    flips: Sequence[int] = (),
+    flips: Collection[int] = (),
     lead: int = 0,
 ) -> tuple[list[int], int, int]:
     """Strides, the element with all indices 0 and the memory's elements: `order` from the outermost dimension to the
@@ -151,7 +151,7 @@ class Tensor:
         self.machine.fill(self.memory.ptr, byte, self.num_bytes)
 
     def offsets(self, index: Sequence[Array]) -> Array:
-        """The places of elements in the memory, of a multi-index whose arrays broadcast."""
+        """The positions in memory of the elements at a multi-index of arrays that broadcast."""
         total: Any = np.int64(self.first)
         for one, stride, extent in zip(index, self.strides, self.shape):
             total = total + (np.int64(0) if extent == 1 else one * np.int64(stride))

@@ -24,12 +24,14 @@ class Work:
 
     kind, types, shape_text, note   what names the case, as text; `part` is the part of its set with a mean of its own
     function                        the C function without `flowk_`
+    workspace                       the C arguments between those of arguments_of() and the stream
     read_bytes, written_bytes       what must be moved at least
     operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
     """
 
     op: ClassVar[str] = ""
     kind = note = part = types = shape_text = function = ""
+    workspace: tuple[Any, ...] = ()
     read_bytes = written_bytes = 0
 
     def __init__(self, machine: Any, moved_bytes: int, num_sets: int | None = None) -> None:
@@ -39,7 +41,7 @@ class Work:
         self.outs: list[Tensor] = []
 
     def rotate(self, operands: list[Tensor], out: Tensor) -> None:
-        """Fills `operands` and `outs` with as many equal sets as the case rotates over."""
+        """Fills `operands` and `outs` with equal sets, one per set that the case rotates over."""
         self.operands = [operands] + [[tensor.again() for tensor in operands] for _ in range(self.num_sets - 1)]
         self.outs = [out] + [out.again() for _ in range(self.num_sets - 1)]
         self.poison()
@@ -60,10 +62,10 @@ class Work:
 
     def run(self, i: int) -> None:
         """flowk's call on buffer set i."""
-        self.check_status(self._bound(*self.calls[i], self._stream))
+        self.check_status(self._bound(*self.calls[i], *self.workspace, self._stream))
 
     def check_status(self, status: int) -> None:
-        """FlowkError with the library's text where a call failed."""
+        """FlowkError with the library's text if a call failed."""
         if status:
             raise error_of(self.machine.c, status)
 
@@ -106,7 +108,7 @@ class Work:
     # ---- rivals
 
     def formula(self, torch: Any) -> Callable[..., Any] | None:
-        """What PyTorch computes of `operands` (and writes where it returns None); None where it has no such case."""
+        """What PyTorch computes of `operands` (and writes, if it returns None); None if it has no such case."""
         return None
 
     def rival_operands(self, i: int) -> list[Tensor]:
@@ -133,7 +135,7 @@ class Work:
 
 
 class CopyWork(Work):
-    """The yardstick: copies of as many bytes, by cudaMemcpyAsync and by flowk's contiguous copy."""
+    """The yardstick: copies of the same number of bytes, by cudaMemcpyAsync and by flowk's contiguous copy."""
 
     op = "copy"
     function = "permute"

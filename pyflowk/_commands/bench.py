@@ -70,7 +70,7 @@ def _form(op: str) -> str:
 
 
 def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
-    """0 where all results are right and, with --compare, none is slower."""
+    """0 if all results are right and, with --compare, none is slower."""
     cases = _cases(options)
     old = _old_run(options.compare) if options.compare else None
     if options.plot:

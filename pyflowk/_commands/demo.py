@@ -37,7 +37,7 @@ CASES = (
 
 
 def run_demo() -> bool:
-    """Runs every case on the first GPU, or on the CPU where there is none; whether all results were right."""
+    """Runs every case on the first GPU, or on the CPU if there is none; returns whether all results were right."""
     on_device = _has_usable_device()
     if not on_device and library.allowed_backend() == "cuda":
         choice = os.environ["FLOWK_LIBRARY"]

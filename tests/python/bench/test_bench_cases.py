@@ -15,6 +15,7 @@ from pyflowk._bench.plain import launch_of
 from pyflowk._bench.rivals import rivals_of
 from pyflowk._bench.runner import OPERATORS, make_work, run_case
 from pyflowk._bench.work import Work
+from pyflowk._native.operations import OPERATIONS
 
 ELEMENTWISE_OPS = sorted(elementwise_work._BY_NAME)
 # operator, words of a case on the line, bytes read, bytes written
@@ -64,12 +65,9 @@ def test_lengths_count_the_columns_that_are_read() -> None:
 
 @pytest.mark.parametrize("op", ELEMENTWISE_OPS)
 def test_every_elementwise_operation_is_checked_against_numpy(op: str) -> None:
-    kinds = "i32" if op in elementwise_work.OF_INTEGERS else "f32"
-    for kind in {kinds, "f16"} if kinds == "f32" else {kinds}:
-        arity = elementwise_work._ARITIES[type(elementwise_work._BY_NAME[op])][1]
-        types = [kind] * arity + ["bool" if op in elementwise_work.BOOLEAN else kind]
-        if op == "where":
-            types[0] = "bool"
+    takes_floats = "F" in OPERATIONS[elementwise_work._BY_NAME[op]].takes
+    for kind in ("f32", "f16") if takes_floats else ("i32",):
+        types = elementwise_work.kinds_of(op, kind)
         work = work_of("elementwise", f"{op} {','.join(types)} 5000")
         work.run(0)
         assert work.check(), kind
@@ -110,7 +108,7 @@ def test_a_rival_may_change_nan_and_nothing_else() -> None:
 
 
 def test_bytes_between_the_elements_of_a_view_are_watched() -> None:
-    case = {"name": "view", "shape": [20, 30], "axes": [1, 0], "kind": "f32", "out_layout": {"pads": {"1": 3}}}
+    case = {"name": "view", "shape": [20, 30], "axes": [1, 0], "kind": "f32", "out_layout": "pads 1:3"}
     work = make_work(HostMachine(), "permute", case, num_sets=2)
     work.run(0)
     assert work.check()
@@ -183,7 +181,9 @@ def test_the_figures_of_a_case() -> None:
 RIVAL_CASES = [
     (op, words) for op, words, *_ in CASES if op != "elementwise" and not re.search(">(u8|e4m3)", words)
 ] + [
-    ("elementwise", "gelu f16 300"), ("elementwise", "silu_grad f32 300"), ("elementwise", "clamp f32 300"),
+    *(("elementwise", f"{op} {'f32' if 'F' in OPERATIONS[member].takes else 'i32'} 300")
+      for op, member in elementwise_work._BY_NAME.items()),
+    ("elementwise", "copy f32,f16 300"), ("elementwise", "gelu f16 300"),
     ("elementwise", "add_multiply f32 4x300 4x300 1x300 4x1"), ("softmax", "lengths f32 2x3x4x40"),
 ]  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_plain_kernels_have_their_launches(op: str, words: str, kernel: str, blo
 
 def test_plain_kernels_take_no_views() -> None:
     views = permute_work.cases_of("views")
-    padded_out = next(case for case in views if case["out_layout"].get("pads")) | {"shape": [40, 30]}
+    padded_out = next(case for case in views if case["out_layout"].startswith("pads")) | {"shape": [40, 30]}
     misaligned = {"layout": "nchw", "shape": (2, 3, 5, 7), "kind": "f32", "direction": "forward", "lead": 1}
     launch_of(make_work(HostMachine(), "prelu", misaligned, num_sets=2), 0)
     with pytest.raises(TypeError, match="strides"):
