@@ -45,13 +45,10 @@ struct Run {
     return wrong_size();
   }
 
-  // The ends of rows of 8 and 16 bytes are stored by words.
+  // The ends of rows of 8 and 16 bytes are stored by words, unless elements change places.
   Status operator()(const CopyShiftedRows& plan) const {
-    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4)>, config, stream, plan.params);
-  }
-
-  Status operator()(const CopyReversedRows& plan) const {
-    return launch(copy_reversed_rows<Bytes>, config, stream, plan.params);
+    if (plan.is_reversed) return launch(copy_shifted_rows<Bytes, true>, config, stream, plan.params);
+    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4), false>, config, stream, plan.params);
   }
 
   Status operator()(const AlignedTile& plan) const {
