@@ -8,11 +8,11 @@
 
 #include "core/device.h"
 #include "core/iteration_space.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::elementwise {
 

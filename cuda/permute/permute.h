@@ -9,9 +9,9 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/iteration_space.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 #include "permute/permute_params.h"
 
 namespace flowk::permute {

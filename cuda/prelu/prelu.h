@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "core/device.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 #include "prelu/prelu_params.h"
 
 namespace flowk::prelu {

@@ -25,7 +25,8 @@
 #include <memory>
 #include <type_traits>
 
-#include "core/launch_config.h"
+#include "core/namespaces.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::simt {
 

@@ -125,7 +125,7 @@ def may_include(path: Path, included: str) -> bool:
             target == "simt" and path.name == "launch.cuh"
         )
     if place == "simt":
-        return included == "core/launch_config.h"
+        return included == "core/namespaces.h"
     return target == "core"
 
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "flowk/detail/elementwise_aligned_tiles.cuh"
-#include "flowk/detail/elementwise_broadcast.cuh"
 #include "flowk/detail/elementwise_broadcast_rows.cuh"
 #include "flowk/detail/elementwise_contiguous.cuh"
 #include "flowk/detail/elementwise_shifted_tiles.cuh"
