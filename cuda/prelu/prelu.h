@@ -70,7 +70,7 @@ struct ByChannel {
 
 // A warp takes a span of vectors, which lies in one plane of `inner` elements or in two.
 struct BySpan {
-  int32_t vectors_in_flight = 2;  // 1, 2 or 4, of float32 also 8; 1 or 2 in two planes
+  int32_t vectors_in_flight = 2;  // 2 or 4, of float32 also 8; 2 in two planes. A lane may have fewer vectors
   bool is_in_one_plane = false;   // spans are equal shares of planes
   BySpanParams params;
   friend bool operator==(const BySpan&, const BySpan&) = default;

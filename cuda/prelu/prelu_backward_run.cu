@@ -39,7 +39,6 @@ struct RunGradient {
   }
   Status operator()(const BySpan& plan) const {
     if constexpr (!std::is_same_v<T, double>) {
-      if (plan.vectors_in_flight == 1) return run_span<1>(plan);
       if (plan.vectors_in_flight == 2) return run_span<2>(plan);
       if (plan.vectors_in_flight == 4) return run_span<4>(plan);
     }
