@@ -158,7 +158,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
       for (int i = 0; i < kN; ++i) {
         const float root = exp2_approx(x[i] * (half * log2_e));
         const float product = bounded_below(x[i]) * root * (root * y[i]);
-        const float of_infinity = x[i] - x[i] - y[i];  // beside a root of 0; of x = -infinity it is NaN
+        const float of_infinity = x[i] - x[i] - y[i];  // if the root is 0; for x = -infinity it is NaN
         out[i] = x[i] < bound ? (product != product ? of_infinity : product) : result(i);
       }
     } else {

@@ -12,7 +12,7 @@
 
 namespace flowk::detail {
 
-// The kernel whose number flowk_functor_launch::kernel is.
+// The kernel by its number, flowk_functor_launch::kernel.
 template <int kKernel, int kN, class Factory, class Out, class... In>
 constexpr auto* elementwise_kernel() {
   if constexpr (kKernel == 0) return &elementwise_contiguous<kN, Factory, Out, In...>;
