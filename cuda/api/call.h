@@ -7,8 +7,8 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/iteration_space.h"
-#include "core/launch_config.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::api {
 

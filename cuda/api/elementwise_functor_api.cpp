@@ -47,19 +47,6 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
   return num_first + find_part(second, part - num_first, found);
 }
 
-// The numbers of flowk.h.
-int32_t kernel_index(ElementwiseKernel kernel) {
-  switch (kernel) {
-    case ElementwiseKernel::contiguous: return 0;
-    case ElementwiseKernel::broadcast: return 2;
-    case ElementwiseKernel::aligned_tiles: return 3;
-    case ElementwiseKernel::shifted_tiles: return 4;
-    case ElementwiseKernel::broadcast_rows: return 5;
-    case ElementwiseKernel::strided: return 1;
-  }
-  return 1;
-}
-
 template <class Params>
 void write_params(const Params& params, flowk_functor_launch* launch) {
   launch->params_bytes = sizeof params;
@@ -96,7 +83,7 @@ Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank,
   plan_elementwise(found, device, 0, &plan);
   FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
   launch->num_parts = num_parts;
-  launch->kernel = kernel_index(plan.kernel());
+  launch->kernel = static_cast<int32_t>(plan.kernel());
   launch->pack_elements = plan.pack_elements;
   launch->num_threads = plan.launch.num_threads;
   launch->num_blocks = plan.launch.num_blocks;

@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "core/launch_config.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 #include "flowk/detail/target.cuh"
 
 #ifdef FLOWK_SIMT

@@ -8,11 +8,11 @@
 
 #include "core/device.h"
 #include "core/iteration_space.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
 #include "elementwise/elementwise_op_cost.h"
 #include "flowk/detail/elementwise_params.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::elementwise {
 
@@ -64,16 +64,16 @@ struct Strided : Rows {};        // rows of any strides: one pack per thread
 struct AlignedTiles : Tiles {};  // inputs whose neighbours lie along another dimension, by shared memory; all aligned
 struct ShiftedTiles : Tiles {};  // the same at any alignment
 
-using ElementwiseMechanism = std::variant<Contiguous, Broadcast, BroadcastRows, Strided, AlignedTiles, ShiftedTiles>;
+using ElementwiseMechanism = std::variant<Contiguous, Strided, Broadcast, AlignedTiles, ShiftedTiles, BroadcastRows>;
 
-// The alternatives of ElementwiseMechanism, in its order.
+// The alternatives of ElementwiseMechanism, in its order. Their values are flowk_functor_launch::kernel.
 enum class ElementwiseKernel : int32_t {
   contiguous,
-  broadcast,
-  broadcast_rows,
   strided,
+  broadcast,
   aligned_tiles,
   shifted_tiles,
+  broadcast_rows,
 };
 static_assert(names_mechanism<ElementwiseKernel::contiguous, Contiguous, ElementwiseMechanism>);
 static_assert(names_mechanism<ElementwiseKernel::broadcast, Broadcast, ElementwiseMechanism>);
@@ -81,7 +81,7 @@ static_assert(names_mechanism<ElementwiseKernel::broadcast_rows, BroadcastRows, 
 static_assert(names_mechanism<ElementwiseKernel::strided, Strided, ElementwiseMechanism>);
 static_assert(names_mechanism<ElementwiseKernel::aligned_tiles, AlignedTiles, ElementwiseMechanism>);
 static_assert(names_mechanism<ElementwiseKernel::shifted_tiles, ShiftedTiles, ElementwiseMechanism>);
-constexpr int num_elementwise_kernels = static_cast<int>(std::variant_size_v<ElementwiseMechanism>);
+static_assert(std::variant_size_v<ElementwiseMechanism> == num_elementwise_kernels);
 template <class Mechanism>
 constexpr ElementwiseKernel kernel_of =
     static_cast<ElementwiseKernel>(ElementwiseMechanism(std::in_place_type<Mechanism>).index());

@@ -49,16 +49,9 @@ Compute sign_flip_of(const ElementwisePlan& plan) {
   return plan.is_unsigned ? std::numeric_limits<Compute>::lowest() : Compute{0};
 }
 
-// The kernel of a mechanism.
 template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In>
 constexpr auto* kernel_for() {
-  using enum ElementwiseKernel;
-  if constexpr (kKernel == contiguous) return &elementwise_contiguous<kN, Functor, Out, In...>;
-  if constexpr (kKernel == broadcast) return &elementwise_broadcast<kN, Functor, Out, In...>;
-  if constexpr (kKernel == broadcast_rows) return &elementwise_broadcast_rows<kN, Functor, Out, In...>;
-  if constexpr (kKernel == strided) return &elementwise_strided<kN, Functor, Out, In...>;
-  if constexpr (kKernel == aligned_tiles) return &elementwise_aligned_tiles<kN, Functor, Out, In...>;
-  if constexpr (kKernel == shifted_tiles) return &elementwise_shifted_tiles<kN, Functor, Out, In...>;
+  return elementwise_kernel<static_cast<int>(kKernel), kN, Functor, Out, In...>();
 }
 
 // The operations of an arity: kOps.

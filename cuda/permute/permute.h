@@ -9,9 +9,9 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/iteration_space.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 #include "permute/permute_params.h"
 
 namespace flowk::permute {
@@ -52,9 +52,13 @@ struct Tiles {
   friend bool operator==(const Tiles&, const Tiles&) = default;
 };
 
-struct CopyRows : Rows {};          // the last dimension stays last: rows of aligned units, or of converted elements
-struct CopyShiftedRows : Rows {};   // the same at any alignment: 16-byte stores built from two 16-byte loads
-struct CopyReversedRows : Rows {};  // the same if the last dimension runs downwards in dst
+struct CopyRows : Rows {};  // the last dimension stays last: rows of aligned units, or of converted elements
+// The same at any alignment: 16-byte stores built from two 16-byte loads. `is_reversed`: the last dimension runs
+// downwards in dst, and params.dst is the lowest address.
+struct CopyShiftedRows : Rows {
+  bool is_reversed = false;
+  friend bool operator==(const CopyShiftedRows&, const CopyShiftedRows&) = default;
+};
 struct AlignedTile : Tiles<AlignedTileParams> {};  // a tile through shared memory, src and dst aligned to 16 bytes
 struct GeneralTile : Tiles<GeneralTileParams> {};  // a tile of any runs, extents and alignment
 struct ByteTile : Tiles<ByteTileParams> {};        // 1-byte elements at any alignment, transposed by words in registers
@@ -67,14 +71,13 @@ struct Channels {
   friend bool operator==(const Channels&, const Channels&) = default;
 };
 
-using PermuteMechanism = std::variant<CopyRows, CopyShiftedRows, CopyReversedRows, AlignedTile, GeneralTile, ByteTile,
-                                      StridedTile, Channels>;
+using PermuteMechanism =
+    std::variant<CopyRows, CopyShiftedRows, AlignedTile, GeneralTile, ByteTile, StridedTile, Channels>;
 
 // The alternatives of PermuteMechanism, in its order.
 enum class PermuteKernel : int32_t {
   copy_rows,
   copy_shifted_rows,
-  copy_reversed_rows,
   aligned_tile,
   general_tile,
   byte_tile,
@@ -83,7 +86,6 @@ enum class PermuteKernel : int32_t {
 };
 static_assert(names_mechanism<PermuteKernel::copy_rows, CopyRows, PermuteMechanism>);
 static_assert(names_mechanism<PermuteKernel::copy_shifted_rows, CopyShiftedRows, PermuteMechanism>);
-static_assert(names_mechanism<PermuteKernel::copy_reversed_rows, CopyReversedRows, PermuteMechanism>);
 static_assert(names_mechanism<PermuteKernel::aligned_tile, AlignedTile, PermuteMechanism>);
 static_assert(names_mechanism<PermuteKernel::general_tile, GeneralTile, PermuteMechanism>);
 static_assert(names_mechanism<PermuteKernel::byte_tile, ByteTile, PermuteMechanism>);

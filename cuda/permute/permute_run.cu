@@ -45,13 +45,10 @@ struct Run {
     return wrong_size();
   }
 
-  // The ends of rows of 8 and 16 bytes are stored by words.
+  // The ends of rows of 8 and 16 bytes are stored by words, unless elements change places.
   Status operator()(const CopyShiftedRows& plan) const {
-    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4)>, config, stream, plan.params);
-  }
-
-  Status operator()(const CopyReversedRows& plan) const {
-    return launch(copy_reversed_rows<Bytes>, config, stream, plan.params);
+    if (plan.is_reversed) return launch(copy_shifted_rows<Bytes, true>, config, stream, plan.params);
+    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4), false>, config, stream, plan.params);
   }
 
   Status operator()(const AlignedTile& plan) const {
@@ -59,11 +56,11 @@ struct Run {
                                       : run(aligned_tile<Moved<Bytes>, false>, plan);
   }
 
-  // Elements of 8 and 16 bytes are few per vector: a kernel without the swizzle, or for one kind of offsets, gains
-  // nothing.
+  // A kernel without the swizzle saves an instruction for two elements: bytes alone have one. Elements of 16 bytes are
+  // few per vector, and a kernel for one kind of offsets gains nothing.
   Status operator()(const GeneralTile& plan) const {
     const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
-    if constexpr (Bytes < 8) {
+    if constexpr (Bytes == 1) {
       if (!is_swizzled)
         return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
                         : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);

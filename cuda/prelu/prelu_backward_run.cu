@@ -5,7 +5,6 @@
 #include "prelu/kernels/by_column.cuh"
 #include "prelu/kernels/by_plane.cuh"
 #include "prelu/kernels/by_span.cuh"
-#include "prelu/kernels/by_warp_column.cuh"
 #include "prelu/kernels/reduce_partials.cuh"
 #include "prelu/prelu.h"
 
@@ -39,7 +38,6 @@ struct RunGradient {
   }
   Status operator()(const BySpan& plan) const {
     if constexpr (!std::is_same_v<T, double>) {
-      if (plan.vectors_in_flight == 1) return run_span<1>(plan);
       if (plan.vectors_in_flight == 2) return run_span<2>(plan);
       if (plan.vectors_in_flight == 4) return run_span<4>(plan);
     }
@@ -73,10 +71,6 @@ struct RunGradient {
       return run_column<ColumnForm::whole_channels, false>(plan);
     }
     return no_kernel("by_column: form", static_cast<int>(plan.form));
-  }
-  Status operator()(const ByWarpColumn& plan) const {
-    if constexpr (!std::is_same_v<T, double>) return launch(by_warp_column<T>, config, stream, plan.params);
-    return no_kernel("by_warp_column: dtype", FLOWK_FLOAT64);
   }
   Status operator()(const NoElements&) const { return {}; }
 };

@@ -3,9 +3,8 @@
 #pragma once
 
 #include "simt/executor.h"
-#include "simt/vector_structs.h"
 
-// The toolkit's host headers, if vector_structs.h found them, define some of these too.
+// The toolkit's headers of the vectors define some of these too.
 #undef __global__
 #undef __device__
 #undef __host__

@@ -17,13 +17,16 @@
 // number of host threads. Threads that wait are dropped where they stand, without running destructors.
 #pragma once
 
+#include <vector_functions.h>
+#include <vector_types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 
-#include "core/launch_config.h"
-#include "simt/vector_structs.h"
+#include "core/namespaces.h"
+#include "flowk/detail/launch_shape.h"
 
 namespace flowk::simt {
 

@@ -37,7 +37,6 @@
 #define VALGRIND_MAKE_MEM_UNDEFINED(start, bytes)
 #endif
 
-#ifndef FLOWK_SIMT_UCONTEXT
 // Saves the callee-saved registers on the running stack, its pointer in *save, and goes on from the stack `load`.
 extern "C" void flowk_simt_switch(void** save, void* load);
 
@@ -66,7 +65,6 @@ flowk_simt_switch:
 )");
 // Words from the stack pointer: six registers, the return address, then the 0 that ends a backtrace.
 static constexpr std::size_t frame_words = 8, entry_word = 6;
-#endif
 
 namespace flowk::simt {
 namespace {
@@ -127,19 +125,11 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 #else
   fiber->sanitizer_stack = nullptr;
 #endif
-#ifdef FLOWK_SIMT_UCONTEXT
-  getcontext(&fiber->registers);
-  fiber->registers.uc_stack.ss_sp = const_cast<void*>(fiber->stack_bottom);
-  fiber->registers.uc_stack.ss_size = fiber->stack_bytes;
-  fiber->registers.uc_link = nullptr;
-  makecontext(&fiber->registers, entry, 0);
-#else
   const auto top = (reinterpret_cast<std::uintptr_t>(fiber->stack_bottom) + fiber->stack_bytes) / 16 * 16;
   auto* frame = reinterpret_cast<std::uintptr_t*>(top) - frame_words;
   for (std::size_t word = 0; word < frame_words; ++word) frame[word] = 0;
   frame[entry_word] = reinterpret_cast<std::uintptr_t>(entry);
   fiber->stack_pointer = frame;
-#endif
 }
 
 void switch_context(Context& from, Context& to) {
@@ -150,11 +140,7 @@ void switch_context(Context& from, Context& to) {
   from.sanitizer_stack = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(to.sanitizer_stack, 0);
 #endif
-#ifdef FLOWK_SIMT_UCONTEXT
-  swapcontext(&from.registers, &to.registers);
-#else
   flowk_simt_switch(&from.stack_pointer, to.stack_pointer);
-#endif
 #ifdef FLOWK_SIMT_ASAN
   __sanitizer_finish_switch_fiber(from.sanitizer_stack, nullptr, nullptr);
 #endif

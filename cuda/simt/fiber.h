@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switching between stacks: a few instructions on x86-64, ucontext elsewhere (or with -DFLOWK_SIMT_UCONTEXT). Tells
-// AddressSanitizer and ThreadSanitizer of every switch, and Valgrind of every stack if its header is there. No setjmp:
-// _FORTIFY_SOURCE has nothing to object to.
+// Switching between stacks: a few instructions of x86-64. Tells AddressSanitizer and ThreadSanitizer of every switch,
+// and Valgrind of every stack if its header is there. No setjmp: _FORTIFY_SOURCE has nothing to object to.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#if !defined(FLOWK_SIMT_UCONTEXT) && !(defined(__ELF__) && defined(__x86_64__))
-#define FLOWK_SIMT_UCONTEXT
-#endif
-#ifdef FLOWK_SIMT_UCONTEXT
-#include <ucontext.h>
+#if !defined(__ELF__) || !defined(__x86_64__)
+#error "the executor runs on Linux on x86-64"
 #endif
 
 namespace flowk::simt {
 
 // A stack that can be switched to: a host thread's own, or a Fiber's.
 struct Context {
-#ifdef FLOWK_SIMT_UCONTEXT
-  ucontext_t registers;
-#else
   void* stack_pointer = nullptr;
-#endif
   const void* stack_bottom = nullptr;  // the lowest address; known for a host thread once it has been switched from
   std::size_t stack_bytes = 0;
   void* sanitizer_stack = nullptr;

@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "core/device.h"
-#include "core/launch_config.h"
 #include "core/mechanism.h"
 #include "core/status.h"
+#include "flowk/detail/launch_shape.h"
 #include "softmax/softmax_params.h"
 
 namespace flowk::softmax {

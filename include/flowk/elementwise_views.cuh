@@ -19,6 +19,8 @@
 
 #include <cstring>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #include "flowk/detail/view_calls.hpp"
 #include "flowk/elementwise.cuh"
@@ -43,47 +45,32 @@ inline status status_of_launch(ElementwiseError error) noexcept {
 #endif
 }
 
-template <class Params, class Kernel, class Factory>
-status launch_planned(Kernel* kernel, const flowk_functor_launch& launch, flowk_stream stream,
+template <class Params, class Factory>
+status launch_planned(void (*kernel)(Params, Factory), const flowk_functor_launch& launch, flowk_stream stream,
                       const Factory& factory) noexcept {
-  Params params;
+  std::remove_cv_t<std::remove_reference_t<Params>> params;
   if (launch.params_bytes != sizeof params || launch.num_threads != elementwise_threads)
     return fault_of(FLOWK_STATUS_INTERNAL_ERROR, "these headers are not those of the loaded libflowk");
   std::memcpy(static_cast<void*>(&params), launch.params, sizeof params);
   return status_of_launch(launch_elementwise(kernel, launch.num_blocks, launch.shared_bytes, stream, params, factory));
 }
 
-// Launches one part of a plan. The numbers of the kernels are those of flowk_functor_launch.
+// Launches one part of a plan.
 template <class Factory, class Out, class... In>
 status launch_part(const flowk_functor_launch& launch, flowk_stream stream, const Factory& factory) noexcept {
-  constexpr int num_operands = 1 + sizeof...(In);
-  constexpr int n = pack_elements<Out, In...>,
-                strided_n = n < max_strided_pack_elements ? n : max_strided_pack_elements;
-  using Contiguous = ContiguousElementwiseParams<num_operands>;
-  using Broadcast = BroadcastElementwiseParams<num_operands>;
-  using Strided = StridedElementwiseParams<num_operands>;
-  if (launch.pack_elements == (launch.kernel == 1 ? strided_n : n)) {
-    switch (launch.kernel) {
-      case 0:
-        return launch_planned<Contiguous>(elementwise_contiguous<n, Factory, Element<Out>, Element<In>...>, launch,
-                                          stream, factory);
-      case 1:
-        return launch_planned<Strided>(elementwise_strided<strided_n, Factory, Element<Out>, Element<In>...>, launch,
-                                       stream, factory);
-      case 2:
-        return launch_planned<Broadcast>(elementwise_broadcast<n, Factory, Element<Out>, Element<In>...>, launch,
-                                         stream, factory);
-      case 3:
-        return launch_planned<Strided>(elementwise_aligned_tiles<n, Factory, Element<Out>, Element<In>...>, launch,
-                                       stream, factory);
-      case 4:
-        return launch_planned<Strided>(elementwise_shifted_tiles<n, Factory, Element<Out>, Element<In>...>, launch,
-                                       stream, factory);
-      case 5:
-        return launch_planned<Strided>(elementwise_broadcast_rows<n, Factory, Element<Out>, Element<In>...>, launch,
-                                       stream, factory);
-    }
-  }
+  status result;
+  const auto try_kernel = [&](auto number) {
+    constexpr int kernel = decltype(number)::value, strided = 1, whole = pack_elements<Out, In...>;
+    constexpr int n = kernel == strided && whole > max_strided_pack_elements ? max_strided_pack_elements : whole;
+    if (launch.kernel != kernel || launch.pack_elements != n) return false;
+    result =
+        launch_planned(elementwise_kernel<kernel, n, Factory, Element<Out>, Element<In>...>(), launch, stream, factory);
+    return true;
+  };
+  const bool is_found = [&]<int... kernel>(std::integer_sequence<int, kernel...>) {
+    return (try_kernel(Constant<kernel>()) || ...);
+  }(std::make_integer_sequence<int, num_elementwise_kernels>());
+  if (is_found) return result;
   return fault_of(FLOWK_STATUS_INTERNAL_ERROR, "a plan with kernel %d and packs of %d elements", launch.kernel,
                   launch.pack_elements);
 }

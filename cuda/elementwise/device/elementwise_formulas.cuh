@@ -55,6 +55,13 @@ __device__ __forceinline__ T minimum(T x, T y) {
   return x < y || x != x ? x : y;
 }
 
+// A polynomial in z by Horner's rule, from the coefficient of the highest power to the constant.
+template <class T, class... Rest>
+__device__ __forceinline__ T polynomial(T z, T first, Rest... rest) {
+  ((first = ::fma(first, z, rest)), ...);
+  return first;
+}
+
 // Integers, modulo 2^bits. T is signed. For unsigned values of T's width `sign_flip` is the sign bit, so that
 // x ^ sign_flip has the order of x; else it is 0. kNarrow: no element type has T's width.
 template <class T, bool kNarrow>
@@ -341,12 +348,7 @@ struct FloatFormulas {
   // is taken as two factors. What is left out is 10395 w^6, 5e-15.
   __device__ __forceinline__ static T small_gelu(T x) {
     const T w = T(1) / (x * x), root = exp_of(T(-0.25) * x * x);
-    T series = T(-945);
-    series = ::fma(series, w, T(105));
-    series = ::fma(series, w, T(-15));
-    series = ::fma(series, w, T(3));
-    series = ::fma(series, w, T(-1));
-    series = ::fma(series, w, T(1));
+    const T series = polynomial(w, T(-945), T(105), T(-15), T(3), T(-1), T(1));
     return -inverse_sqrt_2pi * series * root * root;
   }
   __device__ __forceinline__ static T normcdf_of(T x) {
@@ -372,15 +374,8 @@ struct Formulas<float, false> : FloatFormulas<float, false> {
   __device__ __forceinline__ static float bell(float z) { return exp2_approx(z * z * -0.72134752f); }
   __device__ __forceinline__ static float tail_over_bell(float z) {
     const float t = reciprocal_approx_ftz(fmaf(0.35f, z, 1.0f));
-    float p = -0.029159496f;
-    p = fmaf(p, t, 0.14403889f);
-    p = fmaf(p, t, -0.2558558f);
-    p = fmaf(p, t, 0.15933926f);
-    p = fmaf(p, t, -0.023226134f);
-    p = fmaf(p, t, 0.10555848f);
-    p = fmaf(p, t, 0.11981973f);
-    p = fmaf(p, t, 0.13986373f);
-    p = fmaf(p, t, 0.13962129f);
+    const float p = polynomial(t, -0.029159496f, 0.14403889f, -0.2558558f, 0.15933926f, -0.023226134f, 0.10555848f,
+                               0.11981973f, 0.13986373f, 0.13962129f);
     return p * t;
   }
   // max(x, 0) - |x| Q(|x|)

@@ -25,29 +25,15 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   static constexpr float tail_end = 14.2f;
   static constexpr float tail_scale = 5.9604644775390625e-8f;  // 2^-24
   __device__ __forceinline__ static float scaled_tail(float z) {
-    float p = -3.53905648e-07f;
-    p = fmaf(p, z, 1.96392048e-05f);
-    p = fmaf(p, z, -0.000454461755f);
-    p = fmaf(p, z, 0.00579052791f);
-    p = fmaf(p, z, -0.0459147356f);
-    p = fmaf(p, z, -0.469886273f);
-    p = fmaf(p, z, -1.14514303f);
-    p = fmaf(p, z, -1.00053167f + 24.0f);
+    const float p = polynomial(z, -3.53905648e-07f, 1.96392048e-05f, -0.000454461755f, 0.00579052791f, -0.0459147356f,
+                               -0.469886273f, -1.14514303f, -1.00053167f + 24.0f);
     return exp2_approx_ftz(p);
   }
 
   // Q(z) with an absolute error of 1.3e-6, as a summand of the slope of gelu: 4e-6 in log2 Q up to z = 1.5.
   __device__ __forceinline__ static float close_tail(float z) {
-    float p = 1.72331906e-11f;
-    p = fmaf(p, z, 4.570839e-08f);
-    p = fmaf(p, z, -2.69909015e-06f);
-    p = fmaf(p, z, 6.71607922e-05f);
-    p = fmaf(p, z, -0.000943148741f);
-    p = fmaf(p, z, 0.00850279257f);
-    p = fmaf(p, z, -0.0539041087f);
-    p = fmaf(p, z, -0.458528221f);
-    p = fmaf(p, z, -1.15123057f);
-    p = fmaf(p, z, -0.999996185f);
+    const float p = polynomial(z, 1.72331906e-11f, 4.570839e-08f, -2.69909015e-06f, 6.71607922e-05f, -0.000943148741f,
+                               0.00850279257f, -0.0539041087f, -0.458528221f, -1.15123057f, -0.999996185f);
     return exp2_approx_ftz(p);
   }
 
@@ -172,7 +158,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
       for (int i = 0; i < kN; ++i) {
         const float root = exp2_approx(x[i] * (half * log2_e));
         const float product = bounded_below(x[i]) * root * (root * y[i]);
-        const float of_infinity = x[i] - x[i] - y[i];  // beside a root of 0; of x = -infinity it is NaN
+        const float of_infinity = x[i] - x[i] - y[i];  // if the root is 0; for x = -infinity it is NaN
         out[i] = x[i] < bound ? (product != product ? of_infinity : product) : result(i);
       }
     } else {

@@ -10,16 +10,16 @@ namespace flowk::elementwise {
 namespace {
 
 // In the order of the enumerators.
-constexpr const char* names[num_elementwise_kernels] = {"contiguous", "broadcast",     "broadcast_rows",
-                                                        "strided",    "aligned_tiles", "shifted_tiles"};
+constexpr const char* names[num_elementwise_kernels] = {"contiguous",    "strided",       "broadcast",
+                                                        "aligned_tiles", "shifted_tiles", "broadcast_rows"};
 constexpr const char* staged = "the neighbours of an input lie along another dimension than those of the output";
 constexpr const char* reasons[num_elementwise_kernels] = {
     "every operand is contiguous, or one element",
-    "the output is contiguous; an input is broadcast",
-    "all rows share an input and are whole packs",
     "an operand is broadcast or has gaps",
+    "the output is contiguous; an input is broadcast",
     staged,
     staged,
+    "all rows share an input and are whole packs",
 };
 constexpr const char* accesses[num_elementwise_accesses] = {
     "aligned packs",

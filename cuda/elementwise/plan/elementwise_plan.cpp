@@ -153,7 +153,7 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
   return true;
 }
 
-// How a pack of 16 bytes is made from 8 bytes whose elements each repeat `repeat` times: ElementwisePeriod.
+// How a pack of 16 bytes is made from 8 bytes if each element repeats `repeat` times: ElementwisePeriod.
 void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
   if (element_bytes * pack_elements != vector_bytes || elements * element_bytes > spread_bytes) return;

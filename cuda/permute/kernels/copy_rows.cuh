@@ -145,10 +145,12 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
   if (linear < params.num_items) copy_item<kRank>(params, pair, linear, elements);
 }
 
-// A thread stores one aligned vector of dst that has bytes of a row. It loads the one or two aligned vectors of src
-// that hold these bytes and shifts them. At the ends of the row it stores elements.
+// dst[r, e] = src[r, e], or with kReversed src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the
+// lowest addresses. A thread stores one aligned vector of dst that has bytes of a row. It loads the one or two aligned
+// vectors of src that hold these bytes and shifts them. At the ends of the row it stores elements.
 template <int Bytes, bool kReversed>
-__device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
+__global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
+    copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   launch_dependent_grids();
   const PairBlock pair(params);
   const int64_t linear = linear_item(pair);
@@ -183,20 +185,6 @@ __device__ __forceinline__ void copy_shifted_vector(const CopyParams& params) {
     *reinterpret_cast<uint4*>(dst_row + in_row) = vector.whole;
   else
     store_partial_vector<Bytes>(dst_row + in_row, vector, first / Bytes, last / Bytes);
-}
-
-// dst[r, j] = src[r, j]: rows of bytes at any alignment.
-template <int Bytes>
-__global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
-    copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
-  copy_shifted_vector<Bytes, false>(params);
-}
-
-// dst[r, e] = src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the lowest addresses.
-template <int Bytes>
-__global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
-    copy_reversed_rows(const __grid_constant__ GridConstant<CopyParams> params) {
-  copy_shifted_vector<Bytes, true>(params);
 }
 
 }  // namespace flowk::permute

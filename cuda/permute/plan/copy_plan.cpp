@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of rows: copy_rows, copy_shifted_rows and copy_reversed_rows.
+// Plans of rows: copy_rows and copy_shifted_rows.
 #include <algorithm>
 
 #include "permute/plan/permute_problem.h"
@@ -17,14 +17,14 @@ int64_t min_row_bytes_of(int rank) {
 
 // Rows are all dimensions except the last, or the whole tensor as one row of `items_per_row` items.
 template <class Mechanism>
-void set_rows(const PermuteProblem& problem, const Device& device, int64_t items_per_row, PermutePlan* plan) {
-  CopyParams& copy = plan->mechanism.emplace<Mechanism>().params;
+Mechanism& set_rows(const PermuteProblem& problem, const Device& device, int64_t items_per_row, PermutePlan* plan) {
+  Mechanism& rows = plan->mechanism.emplace<Mechanism>();
+  CopyParams& copy = rows.params;
   const int last = problem.rank - 1;
   copy.src = problem.src;
   copy.dst = problem.dst;
   copy.src_end = problem.src_end;
   copy.row_bytes = (problem.rank > 0 ? problem.extents[last] : 1) * problem.dst_unit_bytes;
-  if (std::is_same_v<Mechanism, CopyReversedRows>) copy.dst -= copy.row_bytes - problem.unit_bytes;
   copy.rank = std::max(last, 0);
   int64_t num_rows = 1;
   for (int d = last - 1, i = 0; d >= 0; --d, ++i) {
@@ -40,6 +40,7 @@ void set_rows(const PermuteProblem& problem, const Device& device, int64_t items
   plan->unit_bytes = problem.unit_bytes;
   plan->launch = {ceil_div(copy.num_items, copy_threads), copy_threads, 0};
   plan->launch.uses_pdl = device.runs_pdl();
+  return rows;
 }
 
 // Packs of elements that start on a multiple of their bytes in dst. A row that starts inside a pack touches one pack
@@ -70,10 +71,10 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
 
   // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
   const int64_t shifted_vectors = ceil_div(row_bytes + vector_bytes - 1, vector_bytes);
-  if (is_reversed) {
-    set_rows<CopyReversedRows>(problem, device, shifted_vectors, plan);
-  } else if (is_shifted) {
-    set_rows<CopyShiftedRows>(problem, device, shifted_vectors, plan);
+  if (is_shifted) {
+    CopyShiftedRows& rows = set_rows<CopyShiftedRows>(problem, device, shifted_vectors, plan);
+    rows.is_reversed = is_reversed;
+    if (is_reversed) rows.params.dst -= rows.params.row_bytes - problem.unit_bytes;
   } else {
     set_rows<CopyRows>(problem, device, problem.is_converted ? packs_per_row(problem) : row_units, plan);
     // One run stays a plain launch: it is the copy that all others are measured by.

@@ -7,13 +7,11 @@ namespace flowk::permute {
 namespace {
 
 // In the order of the enumerators.
-constexpr const char* names[num_permute_kernels] = {"copy_rows",    "copy_shifted_rows", "copy_reversed_rows",
-                                                    "aligned_tile", "general_tile",      "byte_tile",
-                                                    "strided_tile", "channels"};
+constexpr const char* names[num_permute_kernels] = {"copy_rows", "copy_shifted_rows", "aligned_tile", "general_tile",
+                                                    "byte_tile", "strided_tile",      "channels"};
 constexpr const char* reasons[num_permute_kernels] = {
     "the last dimension stays last",
-    "the last dimension stays last and its rows are not aligned to 16 bytes",
-    "the last dimension stays last and runs downwards in one of the two",
+    "the last dimension stays last, and its rows are not aligned to 16 bytes or run downwards in one of the two",
     "another dimension becomes last, and src and dst are aligned to 16 bytes",
     "another dimension becomes last or rows are short; runs share dimensions or are not aligned",
     "another dimension becomes last, elements are single bytes, and src or dst is not aligned to 16",

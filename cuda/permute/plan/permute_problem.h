@@ -36,7 +36,7 @@ Conversion conversion_of(const PermuteConvertRequest& request);
 // Chooses the mechanism; permute_plan.cpp.
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// copy_rows, copy_shifted_rows or copy_reversed_rows; false, with the plan unchanged, if another mechanism is faster or
+// copy_rows or copy_shifted_rows; false, with the plan unchanged, if another mechanism is faster or
 // none of them applies; copy_plan.cpp.
 bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 

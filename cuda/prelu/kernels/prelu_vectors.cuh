@@ -120,7 +120,7 @@ __device__ __forceinline__ VectorAlphas<T, A> load_consecutive_alphas(const void
   return result;
 }
 
-// The alphas of the vector whose first element is element `in_plane` of a plane of channel `channel`.
+// The alphas of a vector. Its first element is element `in_plane` of a plane of channel `channel`.
 template <class T, class A, class Index>
 __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, AlphaAccess access, Index channel,
                                                           Index in_plane, const VectorGrid& grid) {

@@ -75,7 +75,7 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     params.tensors.partials = problem.request.workspace;
     plan_reductions(problem, {.num_rows = num_rows, .row_stride = 1}, plan);
   }
-  plan->gradient = BySpan{static_cast<int32_t>(vectors_per_lane), is_in_one_plane, params};
+  plan->gradient = BySpan{std::max(2, static_cast<int32_t>(vectors_per_lane)), is_in_one_plane, params};
   return true;
 }
 

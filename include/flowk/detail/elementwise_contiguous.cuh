@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_contiguous: out[i] = functor(x[i], ...) where out is linear, and every input is linear or one element.
-// run_contiguous() is the body of elementwise_broadcast too, whose inputs repeat.
+// elementwise_broadcast: out[i] = functor(x[(i / repeat) % period], ...) where out is linear; an input has its repeat
+// and period (ElementwisePeriod), or is linear or one element.
 //
 // functor = factory(). A thread computes up to max_packs() packs of kN elements, one per pass of the block. The
 // elements before the first and after the last whole pack have one thread each, past the threads of the packs.
@@ -144,6 +145,16 @@ __global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwis
   launch_dependent_grids();
   wait_on_dependent_grids();
   run_contiguous<kN, max_packs(kN, sizeof...(In)), ContiguousElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
+      params, factory);
+}
+
+template <int kN, class Factory, class Out, class... In>
+__global__ void __launch_bounds__(elementwise_threads, fitting_blocks(elementwise_threads, resident_blocks<Factory>))
+    elementwise_broadcast(const __grid_constant__ GridConstant<BroadcastElementwiseParams<1 + sizeof...(In)>> params,
+                          const Factory factory) {
+  launch_dependent_grids();
+  wait_on_dependent_grids();
+  run_contiguous<kN, max_packs(kN, sizeof...(In)), BroadcastElementwiseParams<1 + sizeof...(In)>, Factory, Out, In...>(
       params, factory);
 }
 

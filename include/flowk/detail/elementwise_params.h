@@ -19,6 +19,7 @@ constexpr int elementwise_params_version = 1;
 constexpr int elementwise_threads = 256;
 // The most dimensions of a shape without the innermost one.
 constexpr int elementwise_max_dims = 31;
+constexpr int num_elementwise_kernels = 6;
 
 // How a thread loads its pack of an operand, or stores it. A pack that is not whole, or that the end of a row cuts, is
 // moved element by element instead.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a launch as plain numbers, so that a plan is made, compared and printed without CUDA.
+// The shape of a launch as plain numbers, so that a plan is made, compared and printed without CUDA; the largest grid.
 #pragma once
 
 #include <cstdint>
 
 namespace flowk::detail {
+
+constexpr int64_t max_grid_blocks = 2147483647;
 
 struct LaunchConfig {
   int64_t num_blocks = 0;      // one-dimensional grid; a plan may have more than max_grid_blocks, launch() not

@@ -3,7 +3,7 @@
 //
 //   permute_tile_runs.cpp                          the runs that a tile may have in src and in dst
 //   permute_tile_search.cpp                        the pairs of runs, and the cheapest of their tiles
-//   permute_tile_cost.cpp, byte_tile_cost.cpp      the estimate of a tile's time
+//   permute_tile_cost.cpp                          the estimate of a tile's time
 //   permute_tile_rows.cpp                          the chosen tile's rows, and where they stand in shared memory
 //   permute_tile_layout.cpp, byte_tile_layout.cpp  the parameters of its kernel
 //   permute_tile_banks.cpp                         the swizzle, by the bank conflicts of shared memory
@@ -162,10 +162,6 @@ void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, i
 
 // Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
 void estimate_tile(const TileSearch& search, Tile* tile);
-
-// The estimate of a byte_tile's time; the halo makes its destination runs longer by the factor `with_halo`;
-// byte_tile_cost.cpp.
-float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile);
 
 // The pitch of the source rows of aligned_tile. Rows share no line, since each has its own key. The pitch is congruent
 // to src's modulo 128 if that takes little shared memory, otherwise a multiple of the swizzle's line;
