@@ -174,8 +174,10 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 9, 20),
-    table::staged(true, up_to_32_bits, no_mask, 4, 3, 5, 6),
+    table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
+    table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
+    table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
     // Rows per thread.
     {SoftmaxKernel::rows_by_vectors, false, up_to_32_bits, no_mask, 4, 4, 256, 8},
     {SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256},
