@@ -142,16 +142,29 @@ struct VectorMax {
   __device__ __forceinline__ void take_word(uint32_t word) { value = larger_of(value, __uint_as_float(word)); }
   __device__ __forceinline__ ComputeType<T> largest() const { return value; }
 };
-template <class T>
-  requires is_float16<T>
-struct VectorMax<T> {
-  decltype(pair_of<T>(0u)) pair = pair_of<T>(infinity_word<T>);
+template <>
+struct VectorMax<Float16> {
+  __half2 pair = __halves2half2(__ushort_as_half(0xfc00), __ushort_as_half(0xfc00));
   __device__ __forceinline__ void take(const uint4& vector) {
-    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<T>(vector.x), pair_of<T>(vector.y)),
-                                 __hmax2(pair_of<T>(vector.z), pair_of<T>(vector.w))));
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<Float16>(vector.x), pair_of<Float16>(vector.y)),
+                                 __hmax2(pair_of<Float16>(vector.z), pair_of<Float16>(vector.w))));
   }
-  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<T>(word)); }
-  __device__ __forceinline__ float largest() const { return fmaxf(widen(pair.x), widen(pair.y)); }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<Float16>(word)); }
+  __device__ __forceinline__ float largest() const {
+    return fmaxf(__half2float(__low2half(pair)), __half2float(__high2half(pair)));
+  }
+};
+template <>
+struct VectorMax<BFloat16> {
+  __nv_bfloat162 pair = __halves2bfloat162(__ushort_as_bfloat16(0xff80), __ushort_as_bfloat16(0xff80));
+  __device__ __forceinline__ void take(const uint4& vector) {
+    pair = __hmax2(pair, __hmax2(__hmax2(pair_of<BFloat16>(vector.x), pair_of<BFloat16>(vector.y)),
+                                 __hmax2(pair_of<BFloat16>(vector.z), pair_of<BFloat16>(vector.w))));
+  }
+  __device__ __forceinline__ void take_word(uint32_t word) { pair = __hmax2(pair, pair_of<BFloat16>(word)); }
+  __device__ __forceinline__ float largest() const {
+    return fmaxf(__bfloat162float(__low2bfloat16(pair)), __bfloat162float(__high2bfloat16(pair)));
+  }
 };
 
 // One bit per column of the vector at `column`: 1 inside [begin, end).
