@@ -16,7 +16,7 @@
 #include "permute/permute.h"
 #include "prelu/prelu.h"
 #include "run_in_threads.h"
-#include "softmax/softmax.h"
+#include "softmax/softmax_run.h"
 
 using flowk::core::Device;
 using flowk::core::Status;
