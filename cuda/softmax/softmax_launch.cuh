@@ -89,8 +89,11 @@ Status launch_from_table(const SoftmaxPlan& plan, flowk_stream stream, std::inte
                          softmax_kernel_name(plan.config.kernel()));
 }
 
-template <class T>
-Status launch_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
+template <flowk_dtype kInput>
+Status run_softmax_of(const SoftmaxPlan& plan, flowk_stream stream) {
+  using T = std::conditional_t<kInput == FLOWK_FLOAT16, Float16,
+                               std::conditional_t<kInput == FLOWK_BFLOAT16, BFloat16,
+                                                  std::conditional_t<kInput == FLOWK_FLOAT32, float, double>>>;
   constexpr std::make_integer_sequence<int, num_softmax_kernels> rows;
   switch (plan.mask) {
     case SoftmaxMask::none: return launch_from_table<T, SoftmaxMask::none>(plan, stream, rows);

@@ -2,10 +2,4 @@
 // The softmax kernels for inputs of bfloat16.
 #include "softmax/softmax_launch.cuh"
 
-namespace flowk::softmax {
-
-Status run_softmax_bfloat16(const SoftmaxPlan& plan, flowk_stream stream) {
-  return launch_softmax<BFloat16>(plan, stream);
-}
-
-}  // namespace flowk::softmax
+template flowk::core::Status flowk::softmax::run_softmax_of<FLOWK_BFLOAT16>(const SoftmaxPlan&, flowk_stream);

@@ -2,8 +2,4 @@
 // The softmax kernels for inputs of float32.
 #include "softmax/softmax_launch.cuh"
 
-namespace flowk::softmax {
-
-Status run_softmax_float32(const SoftmaxPlan& plan, flowk_stream stream) { return launch_softmax<float>(plan, stream); }
-
-}  // namespace flowk::softmax
+template flowk::core::Status flowk::softmax::run_softmax_of<FLOWK_FLOAT32>(const SoftmaxPlan&, flowk_stream);

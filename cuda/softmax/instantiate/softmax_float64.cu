@@ -2,10 +2,4 @@
 // The softmax kernels for inputs of float64.
 #include "softmax/softmax_launch.cuh"
 
-namespace flowk::softmax {
-
-Status run_softmax_float64(const SoftmaxPlan& plan, flowk_stream stream) {
-  return launch_softmax<double>(plan, stream);
-}
-
-}  // namespace flowk::softmax
+template flowk::core::Status flowk::softmax::run_softmax_of<FLOWK_FLOAT64>(const SoftmaxPlan&, flowk_stream);

@@ -16,7 +16,7 @@
 #include "permute/permute.h"
 #include "prelu/prelu.h"
 #include "run_in_threads.h"
-#include "softmax/softmax.h"
+#include "softmax/softmax_run.h"
 
 using flowk::core::Device;
 using flowk::core::Status;
@@ -39,10 +39,22 @@ Status run_prelu(const PreluPlan&, flowk_stream) { return count_run(); }
 Status run_prelu_backward(const PreluBackwardPlan&, flowk_stream) { return count_run(); }
 }  // namespace flowk::prelu
 namespace flowk::softmax {
-Status run_softmax_float16(const SoftmaxPlan&, flowk_stream) { return count_run(); }
-Status run_softmax_bfloat16(const SoftmaxPlan&, flowk_stream) { return count_run(); }
-Status run_softmax_float32(const SoftmaxPlan&, flowk_stream) { return count_run(); }
-Status run_softmax_float64(const SoftmaxPlan&, flowk_stream) { return count_run(); }
+template <>
+Status run_softmax_of<FLOWK_FLOAT16>(const SoftmaxPlan&, flowk_stream) {
+  return count_run();
+}
+template <>
+Status run_softmax_of<FLOWK_BFLOAT16>(const SoftmaxPlan&, flowk_stream) {
+  return count_run();
+}
+template <>
+Status run_softmax_of<FLOWK_FLOAT32>(const SoftmaxPlan&, flowk_stream) {
+  return count_run();
+}
+template <>
+Status run_softmax_of<FLOWK_FLOAT64>(const SoftmaxPlan&, flowk_stream) {
+  return count_run();
+}
 }  // namespace flowk::softmax
 
 namespace {
