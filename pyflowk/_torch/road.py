@@ -47,7 +47,11 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
             return by_operator(request, outs, None)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_handle(stream), device)):
             result = _result(request, outs)
-    return result if out is None else _write(result, out, tensors, operation.out_names[0])
+    if out is None:
+        return result
+    if isinstance(result, tuple):  # of prelu_backward, of which only dx_out comes here
+        return (_write(result[0], out, tensors, operation.out_names[0]), *result[1:])
+    return _write(result, out, tensors, operation.out_names[0])
 
 
 def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
