@@ -27,10 +27,13 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
     """The result of a call that torch must see."""
     operation, inputs, out = request.operation, request.inputs, outs[0]
     # torch.compile traces what comes after is_watched() only where that is false.
-    if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out):
-        if not any(isinstance(one, Tensor) and gate.needs_operator(one) for one in (*inputs, *outs)):
-            with _below_all():
-                return call(request, outs, stream)
+    if (
+        not gate.is_watched()
+        and (gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out))
+        and not any(isinstance(one, Tensor) and gate.needs_operator(one) for one in (*inputs, *outs))
+    ):
+        with _below_all():
+            return call(request, outs, stream)
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(request, outs)
     for name, one in zip(operation.names, inputs):
