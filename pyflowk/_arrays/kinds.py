@@ -106,7 +106,7 @@ class TorchKind(ArrayKind):
         self.is_intercepted, self._mark_written = gate.is_intercepted, gate.mark_written
         self.interceptor = operator_calls
         self._require_plain_memory = gate.require_plain_memory
-        self._is_grad_enabled = torch.is_grad_enabled
+        self._is_grad_enabled, self._in_kernel = torch.is_grad_enabled, gate.in_kernel
 
     @functools.cached_property
     def _has_one_device(self) -> bool:
@@ -128,7 +128,7 @@ class TorchKind(ArrayKind):
         raise TypeError(f"{name} is a tensor on {x.device}, must be on the host or a CUDA device")
 
     def must_see(self, x: Any) -> bool:
-        return bool(x.requires_grad and self._is_grad_enabled())
+        return bool(x.requires_grad and self._is_grad_enabled() and not self._in_kernel.now)
 
     def read_out(self, x: Any, name: str, stream: int) -> Reading:
         return (*self.read(x, name, stream)[:5], lambda stream: self._mark_written(x))
@@ -153,7 +153,7 @@ class TorchSubclassKind(TorchKind):
     """Any other subclass of torch.Tensor: FakeTensor, DTensor, those of users."""
 
     def must_see(self, x: Any) -> bool:
-        return True
+        return not self._in_kernel.now
 
 
 class CupyKind(ArrayKind):

@@ -19,6 +19,8 @@ typedef struct {
   PyObject *miss;      // called with the arguments: (result, the plan as a tuple or None)
   Py_ssize_t num_arguments;
   char roles[max_arguments + 1];
+  bool is_kernel;       // torch has seen the call: neither autograd nor autocast is asked for
+  const void *plans;    // the path, or of a kernel the path, that has its plans
   PlannedCall planned;  // of a prepared call
   PyObject *kept;
 } Path;
@@ -36,7 +38,7 @@ typedef struct {
 enum { max_new_arrays = 8 };
 
 typedef struct {
-  const Path *path;
+  const void *path;
   uint64_t hash;
   int num_users;  // the cache, and the calls that are under way
   bool is_plain;  // false: the call stays Python's
@@ -70,7 +72,7 @@ static void let_go(Plan *plan) {
 }
 
 static uint64_t hash_of(const Path *path, const Reading *reading) {
-  uint64_t hash = (uint64_t)(uintptr_t)path;
+  uint64_t hash = (uint64_t)(uintptr_t)path->plans;
   for (int i = 0; i < reading->num_key_words; ++i) {
     hash = (hash ^ reading->key[i]) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
@@ -82,7 +84,7 @@ static Plan *find_plan(const Path *path, const Reading *reading, uint64_t hash) 
   Plan **set = plans[hash % num_sets];
   for (int i = 0; i < plans_per_set && set[i]; ++i) {
     Plan *plan = set[i];
-    if (plan->hash != hash || plan->path != path || plan->num_key_words != reading->num_key_words) continue;
+    if (plan->hash != hash || plan->path != path->plans || plan->num_key_words != reading->num_key_words) continue;
     if (memcmp(plan->key, reading->key, (size_t)reading->num_key_words * sizeof *plan->key) != 0) continue;
     if (i > 0) {  // the latest first
       memmove(set + 1, set, (size_t)i * sizeof *set);
@@ -169,7 +171,7 @@ static void remember(const Path *path, const Reading *reading, uint64_t hash, Py
   if (find_plan(path, reading, hash)) return;  // of another thread, or of a call in this one
   Plan *plan = calloc(1, sizeof *plan + key_bytes);
   if (!plan) return;
-  plan->path = path;
+  plan->path = path->plans;
   plan->hash = hash;
   plan->num_users = 1;
   plan->num_key_words = reading->num_key_words;
@@ -285,7 +287,8 @@ static bool is_python_s(const Plan *plan, const Reading *reading) {
 static PyObject *enter(PyObject *self, PyObject *const *arguments, Py_ssize_t num_arguments) {
   const Path *path = PyCapsule_GetPointer(self, NULL);
   Reading reading;
-  if (num_arguments != path->num_arguments || !read_arguments(&reading, path->roles, arguments, num_arguments))
+  if (num_arguments != path->num_arguments ||
+      !read_arguments(&reading, path->roles, arguments, num_arguments, path->is_kernel))
     return call_python(path->call, arguments, num_arguments);
   const uint64_t hash = hash_of(path, &reading);
   Plan *plan = find_plan(path, &reading, hash);
@@ -361,9 +364,25 @@ static PyObject *add_path(PyObject *self, PyObject *arguments) {
   }
   path->num_arguments = (Py_ssize_t)strlen(roles);
   memcpy(path->roles, roles, (size_t)path->num_arguments);
+  path->plans = path;
   path->call = object_or_null(call);
   path->miss = object_or_null(miss);
   return function_of(path, "enter", (void (*)(void))enter, text);
+}
+
+static PyObject *kernel(PyObject *self, PyObject *arguments) {
+  (void)self;
+  PyObject *function, *call, *miss;
+  if (!PyArg_ParseTuple(arguments, "O!OO", &PyCFunction_Type, &function, &call, &miss)) return NULL;
+  const Path *of_function = PyCapsule_GetPointer(PyCFunction_GetSelf(function), NULL);
+  Path *path = of_function ? malloc(sizeof *path) : PyErr_NoMemory();
+  if (!path) return NULL;
+  *path = *of_function;
+  path->is_kernel = true;
+  path->call = object_or_null(call);
+  path->miss = object_or_null(miss);
+  path->kept = object_or_null(function);
+  return function_of(path, "kernel", (void (*)(void))enter, of_function->method.ml_doc);
 }
 
 static PyObject *prepared(PyObject *self, PyObject *arguments) {
@@ -410,8 +429,8 @@ static PyObject *watch(PyObject *self, PyObject *arguments) {
   (void)self;
   PyObject *watchers;
   TorchGates *g = &torch_gates;
-  if (!PyArg_ParseTuple(arguments, "O!OOOOOO", &PyTuple_Type, &watchers, &g->forward_mode, &g->is_grad_enabled,
-                        &g->is_neg, &g->is_conj, &g->increment_version, &g->get_default_dtype))
+  if (!PyArg_ParseTuple(arguments, "O!OOOOOOO", &PyTuple_Type, &watchers, &g->is_autocast_enabled, &g->forward_mode,
+                        &g->is_grad_enabled, &g->is_neg, &g->is_conj, &g->increment_version, &g->get_default_dtype))
     return NULL;
   Py_INCREF(arguments);  // which has all of them
   const Py_ssize_t num_watchers = PyTuple_Size(watchers);
@@ -449,6 +468,7 @@ static PyObject *forget(PyObject *self, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     {"path", add_path, METH_VARARGS, "A function that takes arguments with these roles: (text, roles, call, miss)."},
+    {"kernel", kernel, METH_VARARGS, "A path's function for calls that torch has seen: (function, call, miss)."},
     {"prepared", prepared, METH_VARARGS,
      "A function that takes addresses, the last one a stream: (text, number of arguments, step, kept, call)."},
     {"add_type", add_type, METH_VARARGS, "Adds a type of arrays: (type, way, exchange API, is watched, of framework)."},

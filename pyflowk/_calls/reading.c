@@ -97,7 +97,8 @@ static bool integers_of(PyObject *tuple, int64_t *values, int max_values, int *n
 
 // ---- torch ----------------------------------------------------------------------------------------------------------
 
-static bool torch_watches(void) {
+static bool torch_watches(bool is_kernel) {
+  if (!is_kernel && is_true(PyObject_CallNoArgs(torch_gates.is_autocast_enabled))) return true;
   for (int i = 0; i < torch_gates.num_watchers; ++i)
     if (is_true(PyObject_CallNoArgs(torch_gates.watchers[i]))) return true;
   int64_t level;
@@ -348,11 +349,12 @@ static bool choose_stream(Reading *reading, const ArrayType *out_type) {
          is_same_stream(reading->stream, (const void *)(uintptr_t)reading->stream_of_array);
 }
 
-bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments) {
+bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments,
+                    bool is_kernel) {
   const ArrayType *out_type = NULL;
   bool lacks_out = false;
   memset((char *)reading + offsetof(Reading, num_key_words), 0, sizeof *reading - offsetof(Reading, num_key_words));
-  reading->is_grad_enabled = -1;
+  reading->is_grad_enabled = is_kernel ? 0 : -1;
   for (Py_ssize_t i = 0; i < num_arguments; ++i) {
     PyObject *argument = arguments[i];
     const char role = roles[i];
@@ -384,7 +386,7 @@ bool read_arguments(Reading *reading, const char *roles, PyObject *const *argume
     }
     if (!add_object(reading, argument, role == role_value)) return false;
   }
-  if (!reading->first || (reading->is_watched && torch_watches())) return false;
+  if (!reading->first || (reading->is_watched && torch_watches(is_kernel))) return false;
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
   if (reading->first_type->way == by_numba_attributes && (lacks_out || reading->has_stream)) return false;
   return choose_stream(reading, out_type);

@@ -29,9 +29,10 @@ typedef struct {
 typedef struct {
   PyObject *watchers[max_watchers];  // each called without arguments, true where torch watches all calls
   int num_watchers;
-  PyObject *forward_mode;     // the module with _current_level, which is -1 outside forward mode
-  PyObject *is_grad_enabled;  // called without arguments
-  PyObject *is_neg;           // called with a tensor, as are
+  PyObject *is_autocast_enabled;  // called without arguments
+  PyObject *forward_mode;         // the module with _current_level, which is -1 outside forward mode
+  PyObject *is_grad_enabled;      // called without arguments
+  PyObject *is_neg;               // called with a tensor, as are
   PyObject *is_conj;
   PyObject *increment_version;  // called with a tuple of tensors
   PyObject *get_default_dtype;  // called without arguments
@@ -61,7 +62,9 @@ bool make_type_known(const ArrayType *type);
 bool make_constant(PyTypeObject *type);
 
 // Reads the arguments of a function with these roles. False where the call is not for this road; no exception is set.
-bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments);
+// `is_kernel`: it is the call of a kernel, which autograd and autocast have seen.
+bool read_arguments(Reading *reading, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments,
+                    bool is_kernel);
 
 // Is the call's stream the one on which new arrays are allocated? If not, a call that needs some is Python's.
 bool is_on_current_stream(const Reading *reading);

@@ -75,6 +75,14 @@ class Road:
         """The path through Python."""
         return _pipeline.call(*self._split(arguments))
 
+    def kernel(
+        self, below: Callable[[Callable[..., Any]], Callable[..., Any]], fallback: Callable[..., Any] | None = None
+    ) -> Callable[..., Any]:
+        """`enter` for a framework's operator: the framework has seen the call. `below` makes a function of one that it
+        would otherwise see. What `enter` does not take is a call of `fallback`, by default in Python."""
+        cache, call = program_cache(), fallback or below(self.call_and_notice)
+        return call if cache is None else cache.kernel(self.enter, call, below(self.miss))  # type: ignore[no-any-return]
+
     def bind_plan(self, named: dict[str, Any]) -> Bound:
         """The plan of a call with arguments by name."""
         request, outs, _ = self._split((*(named[name] for name in (*self.names, *self.outs)), None))
@@ -118,9 +126,13 @@ def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options:
         function(*arguments, **options)  # which raises an error of its own
         raise
     given.apply_defaults()
-    used: Any = (function.__globals__.get(name) for name in function.__code__.co_names)
-    road = next(one for one in used if hasattr(one, "bind_plan"))
-    return road.bind_plan(given.arguments)  # type: ignore[no-any-return]
+    return road_of(function).bind_plan(given.arguments)  # type: ignore[no-any-return]
+
+
+def road_of(function: Callable[..., Any]) -> Any:
+    """The Road that the body of a public function names."""
+    used = (function.__globals__.get(name) for name in function.__code__.co_names)
+    return next(one for one in used if hasattr(one, "bind_plan"))
 
 
 @functools.cache
@@ -225,6 +237,6 @@ def _exchange_api(array_type: type[Any]) -> int | None:
 @functools.cache
 def _watch_torch(cache: Any) -> None:
     torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
-    cache.watch(gate.WATCHERS, *gate.OF_TENSORS, torch.get_default_dtype)
+    cache.watch(gate.WATCHERS, *gate.GATES)
     cache.add_constant(torch.dtype)
     trace_by(torch.compiler.is_dynamo_compiling)

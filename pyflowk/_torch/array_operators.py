@@ -32,7 +32,6 @@ def register_all() -> None:
     )
     register(
         "cast(Tensor x, ScalarType dtype) -> Tensor",
-        with_parameters.cast,
         lambda x, dtype: torch.empty_like(x, dtype=dtype),
         _Cast(),
         with_parameters.cast,

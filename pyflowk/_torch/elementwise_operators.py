@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .._arrays.dtypes import dtype_like, number_type
+from .._calls.roads import Road
 from .._elementwise import functions, with_parameters
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
@@ -18,7 +19,7 @@ from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
 from .._elementwise.torch_promotion import default_dtype
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
-from .._pipeline import Request, call
+from .._pipeline import Request
 from . import gate
 from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, entry, keep, register, register_composite
@@ -52,21 +53,20 @@ def _register(op: Op, *, exact_integers: bool) -> None:
     operands = _OPERANDS.get(op, ("x", "y", "z")[:arity])
     declared = [f"Tensor {operand}" for operand in operands] + ([_PARAMETERS[op]] if op in _PARAMETERS else [])
     parameters = tuple(one.split()[1].partition("=")[0] for one in _PARAMETERS.get(op, "").split(", ") if one)
-    defaults = tuple(float(one.partition("=")[2] or 0) for one in _PARAMETERS.get(op, "").split(", ") if one)
     operation = Elementwise(op, operands, parameters=parameters, exact_integers=exact_integers)
     name = operation.operator
     OPERATION_OF[name] = op, exact_integers
 
-    def kernel(*arguments: Any, out: Tensor | None = None) -> Any:
-        values = (*arguments[arity:], *defaults[len(arguments) - arity :])
-        return call(Request(operation, arguments[:arity], None, values), (out,))
+    def request(*given: Any) -> Request:
+        return Request(operation, given[:arity], None, given[arity:])
 
     def fake(*arguments: Any) -> Tensor:
         return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
-    function = getattr(functions, name, None) or getattr(with_parameters, name, None)
-    register(f"{name}({', '.join(declared)}) -> Tensor", kernel, fake, rules, None if parameters else function)
+    function = None if parameters else getattr(functions, name, None) or getattr(with_parameters, name, None)
+    road = function or Road(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
+    register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, road)
     if arity == 2:
         register_composite(
             f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",

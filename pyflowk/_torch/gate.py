@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -76,6 +77,19 @@ class _InKernel(threading.local):
 in_kernel = _InKernel()
 
 
+def below_all(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, in which calls are on the tensors' memory: torch has seen them."""
+
+    def call(*arguments: Any) -> Any:
+        outer, in_kernel.now = in_kernel.now, True
+        try:
+            return function(*arguments)
+        finally:
+            in_kernel.now = outer
+
+    return call
+
+
 def is_watched() -> bool:
     """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
     return is_compiling() or (
@@ -119,5 +133,6 @@ def require_plain_memory(x: Any, name: str) -> None:
 
 # For the fast path, which asks the same: functions without arguments that are true where torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
-WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced, is_autocast_enabled)
-OF_TENSORS = (_forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj, increment_version)
+WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced)
+GATES = (is_autocast_enabled, _forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj)
+GATES += (increment_version, torch.get_default_dtype)

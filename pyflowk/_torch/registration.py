@@ -8,6 +8,7 @@ what to do with such a Function but not with an operator's Autograd kernel.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._calls.roads import Road, road_of
 from .._native.operator_table import OF_MEMORY, OPERATORS
-from . import autocast, gate, kernels
+from . import autocast, gate
 
 below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
-# Without it every call of torch.ops.flowk.NAME is the dispatcher's.
-num_function_modes: Any = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
@@ -29,11 +29,6 @@ NAMES: list[str] = []
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 DISPATCHED: dict[str, Callable[..., Any]] = {}
 UNDER_AUTOCAST: dict[str, Callable[..., Any]] = {}
-_KEYS = ("CPU", "CUDA")
-# The types of arguments of a plain call.
-are_plain = frozenset(
-    {Tensor, torch.nn.Parameter, float, int, bool, str, list, tuple, torch.dtype, type(None)}
-).issuperset
 
 
 class Rules:
@@ -62,23 +57,6 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
         ctx.save_for_forward(*tensors)
 
 
-class _Operator(type(torch.ops.aten.relu)):  # type: ignore[misc]
-    """torch.ops.flowk.NAME, which calls pyflowk's function where all arguments are plain. That asks whether torch must
-    see the call, and takes 2 us less than the dispatcher with an Autograd kernel in Python. What it refuses the
-    dispatcher may take: lazily conjugated tensors, those on meta, and those of torch's vmap before torch.func."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, /, *arguments: Any, **options: Any) -> Any:
-        given = (*arguments, *options.values()) if options else arguments
-        if not num_function_modes() and are_plain(map(type, given)):
-            try:
-                return self.function(*arguments, **options)
-            except (TypeError, ValueError, RuntimeError):
-                pass
-        return super().__call__(*arguments, **options)
-
-
 # A parameter's type in the schema, by its annotation in Python.
 _TYPES = {
     **dict.fromkeys(("Array", "ArrayT"), "Tensor"),
@@ -89,7 +67,7 @@ _TYPES = {
 
 
 def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result: str = "Tensor") -> None:
-    """Registers an operator of the table, with the parameters of its function in Python, which is its kernel."""
+    """Registers an operator of the table, with the parameters of its function in Python."""
     operator = OPERATORS[name]
     types = {**_TYPES, **(operator.torch or {})}
     function = getattr(import_module(f"pyflowk.{operator.module}"), name)
@@ -103,43 +81,40 @@ def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result:
             declared.append("*")
         default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
         declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
-    register(f"{name}({', '.join(declared)}) -> {result}", function, fake, rules, function)
+    register(f"{name}({', '.join(declared)}) -> {result}", fake, rules, function)
 
 
-def register(
-    schema: str,
-    kernel: Callable[..., Any],
-    fake: Callable[..., Any],
-    rules: Rules,
-    function: Callable[..., Any] | None = None,
-) -> None:
-    """Defines an operator by its schema. `kernel` runs on tensors' memory; `fake` makes an empty result. An operator of
-    one result also gets the overload `out`, as which `kernel` takes an `out` that it writes. `function` is pyflowk's
-    that does the same with the same arguments, faster."""
+def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Callable[..., Any] | Road) -> None:
+    """Defines an operator by its schema: the call of pyflowk's `function`, or of a Road, whose other parameters have
+    their defaults. `fake` makes an empty result. An operator of one result also gets the overload `out`."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    packet = getattr(torch.ops.flowk, name)
-    operator = packet.default
-    if function is not None:
-        packet.__class__, packet.function = _Operator, function
-    dispatched = DISPATCHED[name] = _with_errors(getattr(operator, "_op", operator))
+    operator = getattr(torch.ops.flowk, name).default
+    dispatched = DISPATCHED[name] = getattr(operator, "_op", operator)
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
-    names, complete = _completed(parameters)
+    in_python = [one.rpartition(" ")[2] for one in parameters.split(", ")]
+    names = [one.partition("=")[0] for one in in_python if one != "*"]
     rules.names = tuple(names)
     number = len(names)
+    split = in_python.index("*") if "*" in in_python else number
+    keywords = names[split:]
+    # torch calls kernels without the arguments at the end that have their defaults.
+    complete = eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")
+    road = function if isinstance(function, Road) else road_of(function)
+    others = {} if road is function else inspect.signature(function).parameters
+    defaults = {key: () if one.kind == one.VAR_POSITIONAL else one.default for key, one in others.items()}
+
+    def kernel(call: Callable[..., Any], in_python: Sequence[str] = in_python, last: str = "None") -> Any:
+        """`call`, which takes the road's arguments, as a function of the operator's."""
+        values = [one if one in names else repr(defaults[one]) for one in road.names]
+        outs = [last] + ["None"] * (len(road.outs) - 1)
+        return eval(f"lambda {', '.join(in_python)}: call({', '.join((*values, *outs))}, None)", {"call": call})
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            # The dispatcher takes several us to call a kernel in Python. It may take what that refuses.
-            if not is_in_c and not gate.is_watched() and are_plain(map(type, arguments)):
-                try:
-                    return on_memory(*arguments[:split], **dict(zip(keywords, arguments[split:])))
-                except (TypeError, ValueError, RuntimeError):
-                    pass
-            with below_autograd():
-                return call(*arguments)
+            return call(run, *arguments)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -160,16 +135,20 @@ def register(
 
         @staticmethod
         def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-            return rules.vmap(call, info.batch_size, in_dims, arguments)
+            return rules.vmap(functools.partial(call, dispatched), info.batch_size, in_dims, arguments)
 
     Function.__name__ = Function.__qualname__ = name
-    split = parameters.partition("*")[0].count(", ") if "*" in parameters else number
-    keywords = names[split:]
 
-    def call(*arguments: Any) -> Any:
-        if not keywords:
-            return dispatched(*arguments)
-        return dispatched(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+
+    def below(*given: Any) -> Any:
+        """What the fast path does not take is the dispatcher's: lazily conjugated tensors, tensors on meta."""
+        values = dict(zip(road.names, given))
+        with below_autograd():
+            return call(dispatched, *(values[name] for name in names))
+
+    run = kernel(road.kernel(gate.below_all, below))
 
     # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
     # torch.func then calls this.
@@ -187,34 +166,11 @@ def register(
             for one in (*arguments, *options.values()) if options else arguments:
                 if isinstance(one, Tensor) and one.requires_grad:
                     return by_function(*arguments, **options)
-        with below_autograd():
-            return dispatched(*arguments, **options)
+        return run(*arguments, **options)
 
-    on_plain = function or kernel
-
-    def on_memory(*arguments: Any, **options: Any) -> Any:
-        outer, gate.in_kernel.now = gate.in_kernel.now, True
-        try:
-            if not is_grad_enabled():
-                return on_plain(*arguments, **options)
-            with torch.no_grad():
-                return on_plain(*arguments, **options)
-        finally:
-            gate.in_kernel.now = outer
-
-    def from_c(*arguments: Any, **options: Any) -> Any:
-        try:
-            return on_memory(*arguments, **options)
-        except Exception as error:
-            kernels.keep_error(error)
-            raise RuntimeError(str(error)) from None
-
-    in_c = [kernels.register(name, key) for key in _KEYS]
-    is_in_c = any(in_c)
-    if is_in_c:  # which take most calls, and give the others to flowk::_NAME
-        LIBRARY.define(f"_{schema}")
-    for key, has_kernel in zip(_KEYS, in_c):
-        LIBRARY.impl(f"_{name}" if has_kernel else name, from_c if has_kernel else on_memory, key)
+    on_memory = kernel(road.kernel(gate.below_all))
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(name, on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
     LIBRARY.impl(name, under_autograd, "Autograd")
     autocast.register(LIBRARY, name, dispatched)
@@ -222,23 +178,11 @@ def register(
     FUNCTIONS[name] = by_function
     UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, under_autograd, dispatched)
     if schema.endswith("-> Tensor"):
-        star = "" if "*" in parameters else "*, "
-        register_composite(f"{name}.out({parameters}, {star}Tensor(a!) out) -> Tensor(a!)", kernel)
-
-
-def _with_errors(dispatched: Callable[..., Any]) -> Callable[..., Any]:
-    """The dispatcher's call, with the errors of kernels in Python that kernels in C called."""
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        try:
-            return dispatched(*arguments, **options)
-        except RuntimeError as error:
-            original = kernels.original_of(error)
-            if original is error:
-                raise
-            raise original from None
-
-    return call
+        star = [] if "*" in in_python else ["*"]
+        register_composite(
+            f"{name}.out({', '.join((parameters, *star, 'Tensor(a!) out'))}) -> Tensor(a!)",
+            kernel(road.enter, [*in_python, *star, "out"], last="out"),
+        )
 
 
 def entry(name: str) -> Callable[..., Any]:
@@ -256,11 +200,3 @@ def register_composite(schema: str, function: Callable[..., Any]) -> None:
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
         LIBRARY.impl(schema.partition("(")[0], function, key)
-
-
-def _completed(parameters: str) -> tuple[list[str], Callable[..., tuple[Any, ...]]]:
-    """The names of a schema's parameters, and a function of the parameters that returns all arguments: torch calls
-    kernels without the arguments at the end that have their defaults."""
-    in_python = [one.rpartition(" ")[2] for one in parameters.split(", ")]
-    names = [one.partition("=")[0] for one in in_python if one != "*"]
-    return names, eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")

@@ -27,7 +27,11 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
     """The result of a call that torch must see."""
     operation, inputs, out = request.operation, request.inputs, outs[0]
     # torch.compile traces what comes after is_watched() only where that is false.
-    if not gate.is_watched() and gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out):
+    if (
+        not gate.is_watched()
+        and (gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out))
+        and not any(isinstance(one, Tensor) and gate.needs_operator(one) for one in (*inputs, *outs))
+    ):
         with _below_all():
             return call(request, outs, stream)
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
@@ -46,7 +50,11 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
             return by_operator(request, outs, None)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_handle(stream), device)):
             result = _result(request, outs)
-    return result if out is None else _write(result, out, tensors, operation.out_names[0])
+    if out is None:
+        return result
+    if isinstance(result, tuple):  # of prelu_backward, of which only dx_out comes here
+        return (_write(result[0], out, tensors, operation.out_names[0]), *result[1:])
+    return _write(result, out, tensors, operation.out_names[0])
 
 
 def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:

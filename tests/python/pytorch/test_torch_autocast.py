@@ -179,3 +179,10 @@ def test_autocast_in_a_compiled_function() -> None:
     x = torch.rand(3, 3)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     assert [one.dtype for one in compiled(x)] == [torch.bfloat16, torch.float32]
+
+
+def test_an_operator_without_a_rule_keeps_its_gradient() -> None:
+    x = torch.randn(2, 8, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (gradient,) = torch.autograd.grad(pyflowk.permute(x, (1, 0)).sum(), x)
+    assert torch.equal(gradient, torch.ones(2, 8))

@@ -156,6 +156,16 @@ def test_out_in_a_trace_is_a_copy_that_torch_sees() -> None:
         make_fx(lambda x, out: pyflowk.mul(2.0, x, out=out))(X, out[0])
 
 
+def test_dx_out_in_a_trace_is_a_copy_that_torch_sees() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    alpha, out = torch.rand(3), torch.empty(2, 3)
+    graph = make_fx(lambda x, out: pyflowk.prelu_backward(x, x, alpha, dx_out=out))(X, out)
+    dx, dalpha = graph(X - 1, out)
+    expected = pyflowk.prelu_backward(X - 1, X - 1, alpha)
+    assert torch.equal(out, expected[0]) and torch.equal(dx, out) and torch.equal(dalpha, expected[1])
+
+
 def test_subclasses_get_the_operator() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
