@@ -14,14 +14,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from . import gate
+from .registration import UNDER_AUTOGRAD
+
 Formula = Callable[..., Tensor]
 
 
 class _Operators:
-    """torch.ops.flowk, looked up when a formula runs."""
+    """torch.ops.flowk, looked up when a formula runs. The dispatcher is called only if it does more than autograd."""
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
+        if gate.is_intercepted():
+            return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
+        return UNDER_AUTOGRAD[name]
 
 
 flowk = _Operators()

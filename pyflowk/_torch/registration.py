@@ -25,8 +25,10 @@ below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-# The Function of each operator, on the operator's arguments; the dispatcher's call; and the call under autocast.
+# Each operator's calls, on its arguments: of its Function, if a gradient may be asked for, by the dispatcher, and under
+# autocast.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+UNDER_AUTOGRAD: dict[str, Callable[..., Any]] = {}
 DISPATCHED: dict[str, Callable[..., Any]] = {}
 UNDER_AUTOCAST: dict[str, Callable[..., Any]] = {}
 
@@ -114,7 +116,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            return call(run, *arguments)
+            return run_all(*arguments)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -148,7 +150,8 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
         with below_autograd():
             return call(dispatched, *(values[name] for name in names))
 
-    run = kernel(road.kernel(gate.below_all, below))
+    on_memory_or_below = road.kernel(gate.below_all, below)
+    run, run_all = kernel(on_memory_or_below), kernel(on_memory_or_below, names)
 
     # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
     # torch.func then calls this.
@@ -175,7 +178,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     LIBRARY.impl(name, under_autograd, "Autograd")
     autocast.register(LIBRARY, name, dispatched)
     LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
-    FUNCTIONS[name] = by_function
+    FUNCTIONS[name], UNDER_AUTOGRAD[name] = by_function, under_autograd
     UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, under_autograd, dispatched)
     if schema.endswith("-> Tensor"):
         star = [] if "*" in in_python else ["*"]
