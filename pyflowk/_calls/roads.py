@@ -195,11 +195,11 @@ _noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, li
 def notice(array_type: type[Any]) -> None:
     """Makes the type of an array known to the fast path, if that can read it: torch's tensors, CuPy's arrays, Numba's,
     and those of any framework that have the exchange API and follow its current stream."""
-    if array_type in _noticed:
+    kind, cache = kinds.ARRAYS.get(array_type), program_cache()
+    if array_type in _noticed or kind is None:  # no call has read such an array: torch's operator took it
         return
     _noticed.add(array_type)
-    kind, cache = kinds.ARRAYS.get(array_type), program_cache()
-    if cache is None or kind is None or not kind.is_array:
+    if cache is None or not kind.is_array:
         return
     if array_type.__name__ == "DeviceNDArray":
         memory = attribute_of(array_type.__module__, "_driver.OwnedPointer")

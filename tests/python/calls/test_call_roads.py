@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -63,6 +65,19 @@ def test_both_roads_give_the_same(case: CallCase) -> None:
         out.zero_()
         assert out._version == version + 1
     assert num_plans() == (2 if case.is_plain else 0)
+
+
+def test_a_type_that_an_operator_saw_first_has_plans() -> None:
+    code = """
+import torch, pyflowk
+from pyflowk._calls import roads
+with torch.autocast("cpu", torch.bfloat16):
+    pyflowk.prelu(torch.rand(3, 4), torch.nn.Parameter(torch.rand(4)))
+for _ in range(3):
+    pyflowk.relu(torch.nn.Parameter(torch.rand(3, 4), requires_grad=False))
+assert roads.program_cache().num_plans() == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_cases_reach_every_function() -> None:
