@@ -85,7 +85,8 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .vectors = row.max_vectors,
                              .form = row.form,
                              .converts = row.converts,
-                             .unit_columns = row.unit_columns}) == i);
+                             .unit_columns = row.unit_columns,
+                             .lanes = row.lanes > 0 ? row.lanes : 8}) == i);
   }
 }
 
