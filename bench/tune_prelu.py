@@ -25,7 +25,7 @@ from pyflowk._bench.prelu_work import PreluWork
 from pyflowk._bench.tensors import Tensor
 
 FIELDS = ("kernel", "max_threads", "rows_per_block", "cluster_blocks", "tile_vectors", "overlap", "vectors_in_flight")
-BY_CHANNEL, BY_SPAN, BY_PLANE, BY_COLUMN = range(1, 5)
+BY_CHANNEL, BY_SPAN, BY_PLANE, BY_COLUMN, BY_WARP_COLUMN = range(1, 6)
 FORWARD_THREADS = (32, 64, 128, 256)
 
 
@@ -34,9 +34,9 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 
 
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
-    """Those worth a try: by_column for any planes, the others where inner > 1."""
+    """Those worth a try: by_column and by_warp_column for any planes, the others where inner > 1."""
     product = itertools.product
-    choices = [choice_of(overlap=1)]
+    choices = [choice_of(overlap=1), choice_of(kernel=BY_WARP_COLUMN)]
     if inner > 1:
         choices += [
             choice_of(kernel=BY_CHANNEL, max_threads=t, cluster_blocks=b, tile_vectors=p, vectors_in_flight=k)
@@ -105,7 +105,7 @@ def main() -> None:
         print(f"{title}: pick {rows[-1]['pick']:.3f} {row['plan'].split(':')[0]}", flush=True)
         figures = {"pick": rows[-1]["pick"]} | dict(list(found.items())[: options.best])
         print(f"    {measured(title, figures)}", flush=True)
-        for kernel in range(BY_CHANNEL, BY_COLUMN + 1):
+        for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
             best = next((words for words in found if words.split()[0] == f"kernel={kernel}"), None)
             if best is not None and best not in figures:
                 print(f"    {found[best]:.3f} {best}", flush=True)

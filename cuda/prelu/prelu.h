@@ -91,24 +91,32 @@ struct ByColumn {
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
 };
 
+// A warp takes one vector of columns, a lane every 32nd row: inner = 1, at most 128 rows.
+struct ByWarpColumn {
+  ByWarpColumnParams params;
+  friend bool operator==(const ByWarpColumn&, const ByWarpColumn&) = default;
+};
+
 // There are no elements: dalpha alone.
 struct NoElements {
   friend bool operator==(const NoElements&, const NoElements&) = default;
 };
 
-using Gradient = std::variant<ByChannel, BySpan, ByPlane, ByColumn, NoElements>;
+using Gradient = std::variant<ByChannel, BySpan, ByPlane, ByColumn, ByWarpColumn, NoElements>;
 // The index into Gradient.
 enum class PreluBackwardKernel : int32_t {
   by_channel,
   by_span,
   by_plane,
   by_column,
+  by_warp_column,
   no_elements,
 };
 static_assert(names_mechanism<PreluBackwardKernel::by_channel, ByChannel, Gradient>);
 static_assert(names_mechanism<PreluBackwardKernel::by_span, BySpan, Gradient>);
 static_assert(names_mechanism<PreluBackwardKernel::by_plane, ByPlane, Gradient>);
 static_assert(names_mechanism<PreluBackwardKernel::by_column, ByColumn, Gradient>);
+static_assert(names_mechanism<PreluBackwardKernel::by_warp_column, ByWarpColumn, Gradient>);
 static_assert(names_mechanism<PreluBackwardKernel::no_elements, NoElements, Gradient>);
 constexpr int num_prelu_backward_kernels = static_cast<int>(std::variant_size_v<Gradient>);
 const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);

@@ -5,6 +5,7 @@
 #include "prelu/kernels/by_column.cuh"
 #include "prelu/kernels/by_plane.cuh"
 #include "prelu/kernels/by_span.cuh"
+#include "prelu/kernels/by_warp_column.cuh"
 #include "prelu/kernels/reduce_partials.cuh"
 #include "prelu/prelu.h"
 
@@ -71,6 +72,10 @@ struct RunGradient {
       return run_column<ColumnForm::whole_channels, false>(plan);
     }
     return no_kernel("by_column: form", static_cast<int>(plan.form));
+  }
+  Status operator()(const ByWarpColumn& plan) const {
+    if constexpr (!std::is_same_v<T, double>) return launch(by_warp_column<T>, config, stream, plan.params);
+    return no_kernel("by_warp_column: dtype", FLOWK_FLOAT64);
   }
   Status operator()(const NoElements&) const { return {}; }
 };

@@ -169,6 +169,18 @@ struct ByColumnParams {
   friend bool operator==(const ByColumnParams&, const ByColumnParams&) = default;
 };
 
+// A warp takes one vector of all rows. The parameters are one line of 64 bytes.
+struct ByWarpColumnParams {
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* alpha = nullptr;
+  void* dx = nullptr;  // null: not wanted
+  void* dalpha = nullptr;
+  int32_t num_rows = 0;
+  int32_t row_vectors = 0;
+  friend bool operator==(const ByWarpColumnParams&, const ByWarpColumnParams&) = default;
+};
+
 // How partials lie in memory.
 enum class PartialLayout : int32_t {
   rows_last,      // (channels, rows)

@@ -112,11 +112,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * tile_vectors) threads /= 2;
 
-  // Few rows of a small tensor: one kernel finishes the sums.
-  const bool is_one_block = form == ColumnForm::whole_channels && problem.wants_sums() &&
-                            problem.shape.outer <= max_rows_of_one_block && problem.num_bytes() <= latency_bytes;
-  const RowBlock row_block =
-      is_one_block ? RowBlock{latency_bytes, max_rows_of_one_block, 4} : row_block_for(problem, form);
+  const RowBlock row_block = row_block_for(problem, form);
   int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block
                            : is_wide                 ? wide_tile_rows
                                                      : row_block.rows;

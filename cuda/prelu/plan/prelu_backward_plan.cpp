@@ -31,11 +31,12 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
 }
 
 // In the order of PreluBackwardKernel.
-constexpr bool (*planners[])(const PreluBackwardProblem&, PreluBackwardPlan*) = {plan_by_channel, plan_by_span,
-                                                                                 plan_by_plane, plan_by_column};
+constexpr bool (*planners[])(const PreluBackwardProblem&, PreluBackwardPlan*) = {
+    plan_by_channel, plan_by_span, plan_by_plane, plan_by_column, plan_by_warp_column};
 // The first that fits.
 constexpr PreluBackwardKernel preference[] = {PreluBackwardKernel::by_channel, PreluBackwardKernel::by_span,
-                                              PreluBackwardKernel::by_plane, PreluBackwardKernel::by_column};
+                                              PreluBackwardKernel::by_warp_column, PreluBackwardKernel::by_plane,
+                                              PreluBackwardKernel::by_column};
 
 }  // namespace
 

@@ -46,6 +46,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
 bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_plane(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // always fits
+bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
 // inner = 1, vectors hold whole channels, and the alphas are aligned.
 bool has_whole_channels(const PreluBackwardProblem& problem);

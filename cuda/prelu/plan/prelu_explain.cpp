@@ -9,8 +9,8 @@ namespace {
 using Long = long long;
 
 // In the order of the enumerators.
-constexpr const char* names[num_prelu_backward_kernels] = {"by_channel", "by_span", "by_plane", "by_column",
-                                                           "no_elements"};
+constexpr const char* names[num_prelu_backward_kernels] = {"by_channel", "by_span",        "by_plane",
+                                                           "by_column",  "by_warp_column", "no_elements"};
 constexpr const char* alpha_accesses[] = {"one alpha per vector", "up to two alphas per vector", "consecutive alphas",
                                           "one alpha per element"};
 constexpr const char* column_forms[] = {"consecutive alphas", "one alpha per element", "general form"};
@@ -50,6 +50,15 @@ BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
       params.tile_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block,
       static_cast<Long>(params.num_rows), plan.vectors_in_flight, text_of(plan.form, column_forms));
   return params.tensors;
+}
+BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {
+  out->add(
+      "channels are last, and a warp takes all rows of a vector\n"
+      "  tile: one vector of %d rows per warp\n",
+      plan.params.num_rows);
+  BackwardTensors tensors;
+  tensors.dalpha = plan.params.dalpha;
+  return tensors;
 }
 BackwardTensors add_gradient(const NoElements&, TextWriter* out) {
   out->add("outer or inner is 0, and dalpha is set to zeros\n");

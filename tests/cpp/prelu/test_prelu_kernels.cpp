@@ -118,6 +118,7 @@ struct Reached {
     many_periods |= params.num_rows > 1 && params.num_columns > params.tensors.grid.channels;
     row_blocks |= params.num_rows > params.rows_per_block;
   }
+  void add(const ByWarpColumn&) {}
   void add(const NoElements&) {}
   void add(const PreluBackwardPlan& plan) {
     for (int i = 0; i < plan.num_reductions; ++i) layouts[i][static_cast<int>(plan.reductions[i].layout)] = true;
@@ -210,6 +211,7 @@ class CaseRun {
                .tile_vectors = tile_vectors,
                .vectors_in_flight = vectors_in_flight},
               "forced", true, true);
+    run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_warp_column)}, "forced", true, true);
     run_backward_on_sm_90();
     for (const int vectors_per_lane : {1, 2, 4, 8})
       for (const int threads : {32, 128})

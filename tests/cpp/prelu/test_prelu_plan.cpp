@@ -64,7 +64,8 @@ struct PreluPlanCase {
 
 std::vector<PreluPlanCase> plan_cases() {
   constexpr flowk_dtype f16 = FLOWK_FLOAT16, f32 = FLOWK_FLOAT32, f64 = FLOWK_FLOAT64;
-  constexpr PreluBackwardKernel channel_planes = PreluBackwardKernel::by_channel, spans = PreluBackwardKernel::by_span,
+  constexpr PreluBackwardKernel channel_planes = PreluBackwardKernel::by_channel,
+                                warps = PreluBackwardKernel::by_warp_column, spans = PreluBackwardKernel::by_span,
                                 planes = PreluBackwardKernel::by_plane, columns = PreluBackwardKernel::by_column;
   return {
       {{"112x112", f16, 96, 64, 12544}, spans, 1},
@@ -79,7 +80,7 @@ std::vector<PreluPlanCase> plan_cases() {
        0},
       {{"28x28 of 64 channels: a cluster has all rows of one", f16, 96, 64, 784}, channel_planes, 0},
       {{"2x2", f16, 512, 768, 4}, columns, 1},
-      {{"1x1", f16, 96, 512, 1}, columns, 0},
+      {{"1x1: a warp has all rows", f16, 96, 512, 1}, warps, 0},
       {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 1},
       {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 2},
       {{"small, 3 channels last: few channels are no reason to leave the GPU idle", f16, 1 << 20, 3, 1}, columns, 1},
@@ -136,6 +137,10 @@ struct CheckGradient {
     CHECK(params.row_vectors * params.num_rows >= num_vectors());
     CHECK(launch.num_blocks * params.tile_vectors * params.rows_per_block >= num_vectors());
     CHECK(launch.cluster_blocks == 1 << params.log2_cluster_blocks);
+  }
+  void operator()(const ByWarpColumn& plan) const {
+    CHECK(row.outer <= 32 * 4);
+    CHECK(launch.num_blocks * launch.num_threads / 32 >= plan.params.row_vectors);
   }
   void operator()(const NoElements&) const { CHECK(false); }
 };
