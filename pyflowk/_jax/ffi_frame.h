@@ -1,55 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading a call of XLA's: its buffers and attributes. A reader that fails writes why to `call->message` and returns
- * false. */
+ * Reading a call of XLA's: its buffers and attributes. A function that reads or checks writes why it fails to
+ * `call->message` and returns false. */
 #ifndef FLOWK_FFI_FRAME_H_
 #define FLOWK_FFI_FRAME_H_
 
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "../_native/c_functions.h"
 #include "xla_ffi.h"
+
+enum { max_arguments = 5, max_results = 2 };
 
 /* One flowk library: libflowk or libflowk_simt. */
 typedef struct {
   FlowkFunctions functions;
   bool is_on_host;
-  char why_none[400]; /* where the functions are NULL */
+  char why_none[400]; /* if the functions are NULL */
 } Library;
+
+/* An array in C order; the strides are in elements, 0 once the array is broadcast along a dimension. */
+typedef struct {
+  void *data;
+  flowk_dtype dtype;
+  int32_t rank;
+  const int64_t *dims;
+  int64_t strides[FLOWK_MAX_RANK];
+} Tensor;
 
 typedef struct {
   FfiCallFrame *frame;
   const Library *library;
   const FlowkFunctions *flowk; /* the library's */
   flowk_stream stream;
+  Tensor arguments[max_arguments], results[max_results];
   char message[512];
 } Call;
 
-/* An array in C order. */
-typedef struct {
-  void *data;
-  flowk_dtype dtype;
-  int32_t rank;
-  const int64_t *dims;
-} Tensor;
+__attribute__((format(printf, 2, 3))) static bool fail(Call *call, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  vsnprintf(call->message, sizeof(call->message), format, values);
+  va_end(values);
+  return false;
+}
 
-bool fail(Call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const uint8_t dtypes[] = {
+    [FFI_PRED] = FLOWK_BOOL,          [FFI_S8] = FLOWK_INT8,
+    [FFI_S16] = FLOWK_INT16,          [FFI_S32] = FLOWK_INT32,
+    [FFI_S64] = FLOWK_INT64,          [FFI_U8] = FLOWK_UINT8,
+    [FFI_U16] = FLOWK_UINT16,         [FFI_U32] = FLOWK_UINT32,
+    [FFI_U64] = FLOWK_UINT64,         [FFI_F16] = FLOWK_FLOAT16,
+    [FFI_BF16] = FLOWK_BFLOAT16,      [FFI_F32] = FLOWK_FLOAT32,
+    [FFI_F64] = FLOWK_FLOAT64,        [FFI_C64] = FLOWK_COMPLEX64,
+    [FFI_C128] = FLOWK_COMPLEX128,    [FFI_F8E4M3FN] = FLOWK_FLOAT8_E4M3,
+    [FFI_F8E5M2] = FLOWK_FLOAT8_E5M2,
+};
 
-bool read_argument(Call *call, int64_t index, Tensor *tensor);
-bool read_result(Call *call, int64_t index, Tensor *tensor);
+static bool read_buffers(Call *call, const char *kind, const FfiBuffers *buffers, Tensor *tensors) {
+  for (int index = 0; index < buffers->size; ++index) {
+    if (buffers->types[index] != FFI_BUFFER) return fail(call, "%s %d is no buffer", kind, index);
+    const FfiBuffer *buffer = buffers->values[index];
+    if (buffer->rank > FLOWK_MAX_RANK) {
+      return fail(call, "%s %d has %lld dimensions, must have <= %d", kind, index, (long long)buffer->rank,
+                  FLOWK_MAX_RANK);
+    }
+    bool is_known = buffer->dtype >= 0 && buffer->dtype < (int)sizeof(dtypes) && dtypes[buffer->dtype] != 0;
+    if (!is_known) {
+      return fail(call, "%s %d has XLA's type %d, which flowk does not have", kind, index, buffer->dtype);
+    }
+    Tensor *tensor = &tensors[index];
+    tensor->data = buffer->data;
+    tensor->dtype = (flowk_dtype)dtypes[buffer->dtype];
+    tensor->rank = (int32_t)buffer->rank;
+    tensor->dims = buffer->dims;
+    int64_t stride = 1;
+    for (int32_t d = tensor->rank - 1; d >= 0; stride *= buffer->dims[d--]) tensor->strides[d] = stride;
+  }
+  return true;
+}
 
-/* Whether the call has so many arguments and results. */
-bool has_sizes(Call *call, int64_t num_arguments, int64_t num_results);
-bool has_dims(Call *call, const char *name, const Tensor *tensor, const Tensor *other);
+/* Fills in call->arguments and call->results. */
+static bool read_arrays(Call *call, int num_arguments, int num_results) {
+  const FfiBuffers *arguments = &call->frame->arguments, *results = &call->frame->results;
+  if (arguments->size != num_arguments || results->size != num_results) {
+    return fail(call, "%lld arguments and %lld results, must be %d and %d", (long long)arguments->size,
+                (long long)results->size, num_arguments, num_results);
+  }
+  return read_buffers(call, "argument", arguments, call->arguments) &&
+         read_buffers(call, "result", results, call->results);
+}
 
-/* The strides of `tensor` over the first `rank` extents of `out`, 0 where it has an extent of 1. */
-bool broadcast_strides(Call *call, const char *name, const Tensor *tensor, const Tensor *out, int32_t rank,
-                       int64_t *strides);
+static bool has_rank(Call *call, const char *name, const Tensor *tensor, int32_t rank) {
+  return tensor->rank == rank || fail(call, "%s has %d dimensions, must have %d", name, tensor->rank, rank);
+}
 
-bool read_int64(Call *call, const char *name, int64_t *value);
-bool read_double(Call *call, const char *name, double *value);
-/* An array of `size` numbers. */
-bool read_int32s(Call *call, const char *name, size_t size, const int32_t **values);
-bool read_int64s(Call *call, const char *name, size_t size, const int64_t **values);
+static bool has_extent(Call *call, const char *name, const Tensor *tensor, int32_t d, int64_t extent) {
+  return tensor->dims[d] == extent || fail(call, "%s has %lld elements along dimension %d, must have %lld", name,
+                                           (long long)tensor->dims[d], d, (long long)extent);
+}
+
+static bool has_dims(Call *call, const char *name, const Tensor *tensor, const Tensor *other) {
+  if (!has_rank(call, name, tensor, other->rank)) return false;
+  for (int32_t d = 0; d < tensor->rank; ++d) {
+    if (!has_extent(call, name, tensor, d, other->dims[d])) return false;
+  }
+  return true;
+}
+
+/* Broadcasts the tensor to the first `rank` extents of `out`. */
+static bool broadcast(Call *call, const char *name, Tensor *tensor, const Tensor *out, int32_t rank) {
+  if (!has_rank(call, name, tensor, rank)) return false;
+  for (int32_t d = 0; d < rank; ++d) {
+    if (tensor->dims[d] == 1) {
+      tensor->strides[d] = 0;
+    } else if (tensor->dims[d] != out->dims[d]) {
+      return fail(call, "%s has %lld elements along dimension %d, must have 1 or %lld", name,
+                  (long long)tensor->dims[d], d, (long long)out->dims[d]);
+    }
+  }
+  return true;
+}
+
+static const void *find_attribute(Call *call, const char *name, int type) {
+  const FfiAttributes *attributes = &call->frame->attributes;
+  size_t length = strlen(name);
+  for (int64_t i = 0; i < attributes->size; ++i) {
+    const FfiByteSpan *span = attributes->names[i];
+    if (span->len == length && memcmp(span->ptr, name, length) == 0 && attributes->types[i] == type) {
+      return attributes->values[i];
+    }
+  }
+  fail(call, "the call has no attribute %s of the type that this pyflowk takes", name);
+  return NULL;
+}
+
+/* A number of 64 bits. */
+static bool read_number(Call *call, const char *name, int dtype, void *value) {
+  const FfiScalar *scalar = find_attribute(call, name, FFI_ATTRIBUTE_SCALAR);
+  if (scalar == NULL) return false;
+  if (scalar->dtype != dtype) {
+    return fail(call, "attribute %s has XLA's type %d, must be %d", name, scalar->dtype, dtype);
+  }
+  memcpy(value, scalar->value, 8);
+  return true;
+}
+
+static bool read_int64(Call *call, const char *name, int64_t *value) { return read_number(call, name, FFI_S64, value); }
+
+static bool read_double(Call *call, const char *name, double *value) { return read_number(call, name, FFI_F64, value); }
+
+/* `size` numbers; NULL if the attribute has others. */
+static const void *read_array(Call *call, const char *name, int dtype, size_t size) {
+  const FfiArray *array = find_attribute(call, name, FFI_ATTRIBUTE_ARRAY);
+  if (array == NULL || (array->dtype == dtype && array->size == size)) return array == NULL ? NULL : array->data;
+  fail(call, "attribute %s has %zu entries of XLA's type %d, must have %zu of %d", name, array->size, array->dtype,
+       size, dtype);
+  return NULL;
+}
 
 #endif /* FLOWK_FFI_FRAME_H_ */

@@ -2,42 +2,36 @@
  *
  * XLA's custom calls of flowk: one handler per C function and platform. XLA gives arrays in C order and compares no
  * shapes, so the handlers do. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ffi_frame.h"
 
-/* What a handler's body returns: the status of the C function, or NOT_CALLED where the call itself is wrong. */
+/* What a handler's body returns: the status of the C function, or NOT_CALLED if the call itself is wrong. */
 enum { NOT_CALLED = -1 };
 
 static flowk_status elementwise(Call *call, int num_operands) {
-  Tensor out, operands[3];
-  int64_t op, strides[3][FLOWK_MAX_RANK];
+  static const char *const names[] = {"x", "y", "z"};
+  Tensor *x = &call->arguments[0], *y = &call->arguments[1], *z = &call->arguments[2], *out = &call->results[0];
+  int64_t op;
   double a, b;
-  if (!has_sizes(call, num_operands, 1) || !read_result(call, 0, &out) || !read_int64(call, "op", &op) ||
-      !read_double(call, "a", &a) || !read_double(call, "b", &b)) {
+  if (!read_arrays(call, num_operands, 1) || !read_int64(call, "op", &op) || !read_double(call, "a", &a) ||
+      !read_double(call, "b", &b)) {
     return NOT_CALLED;
   }
   for (int i = 0; i < num_operands; ++i) {
-    static const char *const names[] = {"x", "y", "z"};
-    if (!read_argument(call, i, &operands[i]) ||
-        !broadcast_strides(call, names[i], &operands[i], &out, out.rank, strides[i])) {
-      return NOT_CALLED;
-    }
+    if (!broadcast(call, names[i], &call->arguments[i], out, out->rank)) return NOT_CALLED;
   }
-  const Tensor *x = &operands[0], *y = &operands[1], *z = &operands[2];
   int32_t code = (int32_t)op;
   if (num_operands == 1) {
-    return call->flowk->flowk_unary(code, x->data, strides[0], x->dtype, out.data, NULL, out.dtype, out.rank, out.dims,
-                                    a, b, call->stream);
+    return call->flowk->flowk_unary(code, x->data, x->strides, x->dtype, out->data, NULL, out->dtype, out->rank,
+                                    out->dims, a, b, call->stream);
   }
   if (num_operands == 2) {
-    return call->flowk->flowk_binary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, out.data, NULL,
-                                     out.dtype, out.rank, out.dims, call->stream);
+    return call->flowk->flowk_binary(code, x->data, x->strides, x->dtype, y->data, y->strides, y->dtype, out->data,
+                                     NULL, out->dtype, out->rank, out->dims, call->stream);
   }
-  return call->flowk->flowk_ternary(code, x->data, strides[0], x->dtype, y->data, strides[1], y->dtype, z->data,
-                                    strides[2], z->dtype, out.data, NULL, out.dtype, out.rank, out.dims, a,
+  return call->flowk->flowk_ternary(code, x->data, x->strides, x->dtype, y->data, y->strides, y->dtype, z->data,
+                                    z->strides, z->dtype, out->data, NULL, out->dtype, out->rank, out->dims, a,
                                     call->stream);
 }
 
@@ -45,54 +39,53 @@ static flowk_status unary(Call *call) { return elementwise(call, 1); }
 static flowk_status binary(Call *call) { return elementwise(call, 2); }
 static flowk_status ternary(Call *call) { return elementwise(call, 3); }
 
-/* Attribute axes; the extents of dst are those of src in that order. */
-static bool read_permute(Call *call, Tensor *src, Tensor *dst, const int32_t **axes) {
-  if (!has_sizes(call, 1, 1) || !read_argument(call, 0, src) || !read_result(call, 0, dst) ||
-      !read_int32s(call, "axes", (size_t)src->rank, axes)) {
-    return false;
+/* Attribute axes; the extents of dst are those of src in that order. NULL if the call is wrong. */
+static const int32_t *read_axes(Call *call) {
+  const Tensor *src = &call->arguments[0], *dst = &call->results[0];
+  const int32_t *axes = NULL;
+  if (!read_arrays(call, 1, 1) || (axes = read_array(call, "axes", FFI_S32, (size_t)src->rank)) == NULL ||
+      !has_rank(call, "out", dst, src->rank)) {
+    return NULL;
   }
-  if (src->rank != dst->rank) return fail(call, "out has %d dimensions, must have %d", dst->rank, src->rank);
   for (int32_t d = 0; d < dst->rank; ++d) {
-    int32_t axis = (*axes)[d];
-    if (axis < 0 || axis >= src->rank) return fail(call, "axes[%d] = %d, must be in 0 ... %d", d, axis, src->rank - 1);
-    if (dst->dims[d] != src->dims[axis]) {
-      return fail(call, "out has %lld elements along dimension %d, must have %lld", (long long)dst->dims[d], d,
-                  (long long)src->dims[axis]);
+    if (axes[d] < 0 || axes[d] >= src->rank) {
+      fail(call, "axes[%d] = %d, must be in 0 ... %d", d, axes[d], src->rank - 1);
+      return NULL;
     }
+    if (!has_extent(call, "out", dst, d, src->dims[axes[d]])) return NULL;
   }
-  return true;
+  return axes;
 }
 
 static flowk_status permute(Call *call) {
-  Tensor src, dst;
-  const int32_t *axes;
-  if (!read_permute(call, &src, &dst, &axes)) return NOT_CALLED;
-  if (src.dtype != dst.dtype) {
-    fail(call, "out is of another type than x");
-    return NOT_CALLED;
-  }
-  return call->flowk->flowk_permute(src.data, NULL, dst.data, NULL, src.rank, src.dims, axes, src.dtype, call->stream);
+  const Tensor *src = &call->arguments[0], *dst = &call->results[0];
+  const int32_t *axes = read_axes(call);
+  if (axes == NULL) return NOT_CALLED;
+  if (src->dtype != dst->dtype) return fail(call, "out is of another type than x"), NOT_CALLED;
+  return call->flowk->flowk_permute(src->data, NULL, dst->data, NULL, src->rank, src->dims, axes, src->dtype,
+                                    call->stream);
 }
 
 static flowk_status permute_convert(Call *call) {
-  Tensor src, dst;
-  const int32_t *axes;
+  const Tensor *src = &call->arguments[0], *dst = &call->results[0];
+  const int32_t *axes = read_axes(call);
   double scale;
-  if (!read_permute(call, &src, &dst, &axes) || !read_double(call, "scale", &scale)) return NOT_CALLED;
-  return call->flowk->flowk_permute_convert(src.data, NULL, src.dtype, dst.data, NULL, dst.dtype, src.rank, src.dims,
-                                            axes, scale, call->stream);
+  if (axes == NULL || !read_double(call, "scale", &scale)) return NOT_CALLED;
+  return call->flowk->flowk_permute_convert(src->data, NULL, src->dtype, dst->data, NULL, dst->dtype, src->rank,
+                                            src->dims, axes, scale, call->stream);
 }
 
 typedef struct {
   int64_t outer, channels, inner;
 } PreluSizes;
 
-/* Attribute axis: the dimension of x that alpha runs along, -1 where alpha has one element. */
+/* Attribute axis: the dimension of x that alpha runs along, -1 if alpha has one element. */
 static bool read_prelu_sizes(Call *call, const Tensor *x, const Tensor *alpha, PreluSizes *sizes) {
   int64_t axis;
   if (!read_int64(call, "axis", &axis)) return false;
-  if (axis < -1 || axis >= x->rank)
+  if (axis < -1 || axis >= x->rank) {
     return fail(call, "axis = %lld, must be in -1 ... %d", (long long)axis, x->rank - 1);
+  }
   *sizes = (PreluSizes){1, axis < 0 ? 1 : x->dims[axis], 1};
   for (int64_t d = 0; d < x->rank; ++d) *(d < axis ? &sizes->outer : &sizes->inner) *= d == axis ? 1 : x->dims[d];
   if (alpha->rank == 1 && alpha->dims[0] == sizes->channels) return true;
@@ -100,14 +93,13 @@ static bool read_prelu_sizes(Call *call, const Tensor *x, const Tensor *alpha, P
 }
 
 static flowk_status prelu(Call *call) {
-  Tensor x, alpha, y;
+  const Tensor *x = &call->arguments[0], *alpha = &call->arguments[1], *y = &call->results[0];
   PreluSizes sizes;
-  if (!has_sizes(call, 2, 1) || !read_argument(call, 0, &x) || !read_argument(call, 1, &alpha) ||
-      !read_result(call, 0, &y) || !has_dims(call, "out", &y, &x) || !read_prelu_sizes(call, &x, &alpha, &sizes)) {
+  if (!read_arrays(call, 2, 1) || !has_dims(call, "out", y, x) || !read_prelu_sizes(call, x, alpha, &sizes)) {
     return NOT_CALLED;
   }
-  return call->flowk->flowk_prelu(x.data, alpha.data, y.data, sizes.outer, sizes.channels, sizes.inner, x.dtype,
-                                  alpha.dtype, call->stream);
+  return call->flowk->flowk_prelu(x->data, alpha->data, y->data, sizes.outer, sizes.channels, sizes.inner, x->dtype,
+                                  alpha->dtype, call->stream);
 }
 
 /* Scratch memory of the call, aligned to what flowk_prelu_backward() asks for and XLA takes; on the host the caller
@@ -125,122 +117,96 @@ static void *scratch(Call *call, size_t num_bytes) {
 
 /* dy, x, alpha -> dx, and dalpha if there is a second result. */
 static flowk_status prelu_backward(Call *call) {
-  Tensor dy, x, alpha, dx, dalpha = {0};
+  const Tensor *dy = &call->arguments[0], *x = &call->arguments[1], *alpha = &call->arguments[2];
+  const Tensor *dx = &call->results[0], *dalpha = &call->results[1];
+  const bool need_dalpha = call->frame->results.size > 1;
   PreluSizes sizes;
-  bool need_dalpha = call->frame->results.size > 1;
-  if (!has_sizes(call, 3, need_dalpha ? 2 : 1) || !read_argument(call, 0, &dy) || !read_argument(call, 1, &x) ||
-      !read_argument(call, 2, &alpha) || !read_result(call, 0, &dx) || !has_dims(call, "dy", &dy, &x) ||
-      !has_dims(call, "dx", &dx, &x) || !read_prelu_sizes(call, &x, &alpha, &sizes)) {
+  if (!read_arrays(call, 3, need_dalpha ? 2 : 1) || !has_dims(call, "dy", dy, x) || !has_dims(call, "dx", dx, x) ||
+      !read_prelu_sizes(call, x, alpha, &sizes) || (need_dalpha && !has_dims(call, "dalpha", dalpha, alpha))) {
     return NOT_CALLED;
   }
-  if (need_dalpha && !(read_result(call, 1, &dalpha) && has_dims(call, "dalpha", &dalpha, &alpha))) return NOT_CALLED;
   size_t num_bytes = 0;
   void *workspace = NULL;
   flowk_status status;
   if (need_dalpha) {
-    status = call->flowk->flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x.dtype,
-                                                               alpha.dtype, &num_bytes);
+    status = call->flowk->flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x->dtype,
+                                                               alpha->dtype, &num_bytes);
     if (status != FLOWK_STATUS_SUCCESS) return status;
   }
   if (num_bytes > 0 && (workspace = scratch(call, num_bytes)) == NULL) {
-    fail(call, "no memory for a workspace of %zu bytes", num_bytes);
-    return NOT_CALLED;
+    return fail(call, "no memory for a workspace of %zu bytes", num_bytes), NOT_CALLED;
   }
-  status =
-      call->flowk->flowk_prelu_backward(dy.data, x.data, alpha.data, dx.data, dalpha.data, sizes.outer, sizes.channels,
-                                        sizes.inner, x.dtype, alpha.dtype, workspace, num_bytes, call->stream);
+  status = call->flowk->flowk_prelu_backward(dy->data, x->data, alpha->data, dx->data, dalpha->data, sizes.outer,
+                                             sizes.channels, sizes.inner, x->dtype, alpha->dtype, workspace, num_bytes,
+                                             call->stream);
   if (call->library->is_on_host) free(workspace);
   return status;
 }
 
 typedef struct {
   flowk_softmax_mask mask;
-  int64_t dense_strides[FLOWK_MAX_RANK], lengths_strides[FLOWK_MAX_RANK], bias_strides[FLOWK_MAX_RANK];
   double scale;
   int64_t log;
 } SoftmaxArguments;
 
-/* Attribute mask is a flowk_softmax_mask that has 1 in place of the address of each array that is an operand. */
-static bool read_softmax(Call *call, int64_t num_first, const Tensor *x, SoftmaxArguments *softmax) {
+/* A mask or a bias, which must have all of x's columns. */
+static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const Tensor *x) {
+  if (!broadcast(call, name, tensor, x, x->rank)) return false;
+  return tensor->dims[x->rank - 1] == x->dims[x->rank - 1] || fail(call, "%s must not broadcast over the row", name);
+}
+
+/* x, or dy and y, and then the arrays of the mask. Attribute mask is a flowk_softmax_mask that has 1 instead of the
+ * address of each of its arrays that is an argument. */
+static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
-  const int64_t *words;
-  if (!read_int64s(call, "mask", sizeof(*mask) / sizeof(*words), &words) || !read_int64(call, "log", &softmax->log) ||
-      !read_double(call, "scale", &softmax->scale)) {
+  const int64_t *words = read_array(call, "mask", FFI_S64, sizeof(*mask) / sizeof(*words));
+  if (words == NULL || !read_int64(call, "log", &softmax->log) || !read_double(call, "scale", &softmax->scale)) {
     return false;
   }
   memcpy(mask, words, sizeof(*mask));
-  Tensor tensor;
-  int64_t index = num_first;
+  int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL);
+  if (!read_arrays(call, num_first + num_arrays, 1)) return false;
+  const Tensor *x = &call->arguments[0];
+  Tensor *next = &call->arguments[num_first];
+  if (x->rank < 1) return fail(call, "x has no dimensions, must have >= 1");
+  if ((num_first > 1 && !has_dims(call, "y", x + 1, x)) || !has_dims(call, "out", &call->results[0], x)) return false;
   if (mask->dense != NULL) {
-    if (!read_argument(call, index++, &tensor) ||
-        !broadcast_strides(call, "mask", &tensor, x, x->rank, softmax->dense_strides)) {
-      return false;
-    }
-    if (tensor.dtype != FLOWK_BOOL && tensor.dtype != FLOWK_UINT8) return fail(call, "mask must be of bool or uint8");
-    if (tensor.dims[x->rank - 1] != x->dims[x->rank - 1]) return fail(call, "mask must not broadcast over the row");
-    mask->dense = tensor.data;
-    mask->dense_strides = softmax->dense_strides;
+    if (!broadcast_rows(call, "mask", next, x)) return false;
+    if (next->dtype != FLOWK_BOOL && next->dtype != FLOWK_UINT8) return fail(call, "mask must be of bool or uint8");
+    mask->dense = next->data;
+    mask->dense_strides = next++->strides;
   }
   if (mask->lengths != NULL) {
-    if (!read_argument(call, index++, &tensor) ||
-        !broadcast_strides(call, "lengths", &tensor, x, x->rank - 1, softmax->lengths_strides)) {
-      return false;
-    }
-    mask->lengths = tensor.data;
-    mask->lengths_strides = softmax->lengths_strides;
-    mask->lengths_dtype = tensor.dtype;
+    if (!broadcast(call, "lengths", next, x, x->rank - 1)) return false;
+    mask->lengths = next->data;
+    mask->lengths_dtype = next->dtype;
+    mask->lengths_strides = next++->strides;
   }
   if (mask->bias != NULL) {
-    if (!read_argument(call, index++, &tensor) ||
-        !broadcast_strides(call, "bias", &tensor, x, x->rank, softmax->bias_strides)) {
-      return false;
-    }
-    if (tensor.dims[x->rank - 1] != x->dims[x->rank - 1]) return fail(call, "bias must not broadcast over the row");
-    mask->bias = tensor.data;
-    mask->bias_strides = softmax->bias_strides;
-    mask->bias_dtype = tensor.dtype;
-  }
-  return has_sizes(call, index, 1);
-}
-
-static bool c_strides(Call *call, const Tensor *tensor, int64_t *strides) {
-  if (tensor->rank < 1) return fail(call, "x has no dimensions, must have >= 1");
-  int64_t stride = 1;
-  for (int32_t d = tensor->rank - 1; d >= 0; --d) {
-    strides[d] = stride;
-    stride *= tensor->dims[d];
+    if (!broadcast_rows(call, "bias", next, x)) return false;
+    mask->bias = next->data;
+    mask->bias_dtype = next->dtype;
+    mask->bias_strides = next->strides;
   }
   return true;
 }
 
 static flowk_status masked_softmax(Call *call) {
-  Tensor x, y;
+  const Tensor *x = &call->arguments[0], *y = &call->results[0];
   SoftmaxArguments softmax;
-  int64_t strides[FLOWK_MAX_RANK];
-  if (!read_argument(call, 0, &x) || !read_result(call, 0, &y) || !has_dims(call, "out", &y, &x) ||
-      !c_strides(call, &x, strides) || !read_softmax(call, 1, &x, &softmax)) {
-    return NOT_CALLED;
-  }
-  return call->flowk->flowk_masked_softmax(x.data, strides, x.dtype, y.data, strides, y.dtype, x.rank, x.dims,
-                                           softmax.scale, &softmax.mask, (int32_t)softmax.log, call->stream);
+  if (!read_softmax(call, 1, &softmax)) return NOT_CALLED;
+  return call->flowk->flowk_masked_softmax(x->data, x->strides, x->dtype, y->data, y->strides, y->dtype, x->rank,
+                                           x->dims, softmax.scale, &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
 static flowk_status masked_softmax_backward(Call *call) {
-  Tensor dy, y, dx;
+  const Tensor *dy = &call->arguments[0], *y = &call->arguments[1], *dx = &call->results[0];
   SoftmaxArguments softmax;
-  int64_t strides[FLOWK_MAX_RANK];
-  if (!read_argument(call, 0, &dy) || !read_argument(call, 1, &y) || !read_result(call, 0, &dx) ||
-      !has_dims(call, "y", &y, &dy) || !has_dims(call, "out", &dx, &dy) || !c_strides(call, &dy, strides) ||
-      !read_softmax(call, 2, &dy, &softmax)) {
-    return NOT_CALLED;
-  }
-  if (dy.dtype != y.dtype) {
-    fail(call, "y is of another type than dy");
-    return NOT_CALLED;
-  }
-  return call->flowk->flowk_masked_softmax_backward(dy.data, strides, y.data, strides, y.dtype, dx.data, strides,
-                                                    dx.dtype, dy.rank, dy.dims, softmax.scale, &softmax.mask,
-                                                    (int32_t)softmax.log, call->stream);
+  if (!read_softmax(call, 2, &softmax)) return NOT_CALLED;
+  if (dy->dtype != y->dtype) return fail(call, "y is of another type than dy"), NOT_CALLED;
+  return call->flowk->flowk_masked_softmax_backward(dy->data, dy->strides, y->data, y->strides, y->dtype, dx->data,
+                                                    dx->strides, dx->dtype, dy->rank, dy->dims, softmax.scale,
+                                                    &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
 /* ---- platforms ---------------------------------------------------------------------------------------------------*/
@@ -280,7 +246,7 @@ static FfiError *handle(FfiCallFrame *frame, int platform, const char *name, flo
     return NULL;
   }
   const Library *library = &libraries[platform];
-  Call call = {frame, library, &library->functions, NULL, ""};
+  Call call = {.frame = frame, .library = library, .flowk = &library->functions};
   if (call.flowk->flowk_unary == NULL) {
     fail(&call, "no library for this platform: %s", library->why_none);
     return error_of(&call, name, NOT_CALLED);
