@@ -56,11 +56,11 @@ struct Run {
                                       : run(aligned_tile<Moved<Bytes>, false>, plan);
   }
 
-  // A kernel without the swizzle saves an instruction for two elements: bytes alone have one. Elements of 16 bytes are
-  // few per vector, and a kernel for one kind of offsets gains nothing.
+  // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one. Elements of
+  // 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
   Status operator()(const GeneralTile& plan) const {
     const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
-    if constexpr (Bytes == 1) {
+    if constexpr (Bytes <= 2) {
       if (!is_swizzled)
         return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
                         : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);

@@ -12,7 +12,7 @@ enum { NOT_CALLED = -1 };
 static flowk_status elementwise(Call *call, int num_operands) {
   static const char *const names[] = {"x", "y", "z"};
   Tensor *x = &call->arguments[0], *y = &call->arguments[1], *z = &call->arguments[2], *out = &call->results[0];
-  int64_t op;
+  int64_t op = 0;
   double a, b;
   if (!read_arrays(call, num_operands, 1) || !read_int64(call, "op", &op) || !read_double(call, "a", &a) ||
       !read_double(call, "b", &b)) {
@@ -81,7 +81,7 @@ typedef struct {
 
 /* Attribute axis: the dimension of x that alpha runs along, -1 if alpha has one element. */
 static bool read_prelu_sizes(Call *call, const Tensor *x, const Tensor *alpha, PreluSizes *sizes) {
-  int64_t axis;
+  int64_t axis = -1;
   if (!read_int64(call, "axis", &axis)) return false;
   if (axis < -1 || axis >= x->rank) {
     return fail(call, "axis = %lld, must be in -1 ... %d", (long long)axis, x->rank - 1);
