@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk info`, `demo` and `bench`; `--cflags`, `--libs`, ... for the build of a C or C++ program."""
+"""`python -m pyflowk info`, `demo` and `bench`; `--cflags`, `--libs`, ... for the build of a C or C++ program.
+
+Without a command or an option it is `info`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import argparse
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from importlib import import_module
 
@@ -20,6 +24,12 @@ DESCRIPTION = (
     "The commands check an installation; the options print what a C or C++ program needs: "
     "cc main.c $(python -m pyflowk --cflags --libs)"
 )
+EXAMPLES = """examples:
+  python -m pyflowk                                   what is installed, and what is missing
+  python -m pyflowk demo --verbose                    four permutes, checked, with their plans
+  python -m pyflowk bench permute f16 32x512x16x64 0,2,1,3
+  cc main.c $(python -m pyflowk --cflags --libs)
+"""
 
 
 def main() -> int:
@@ -35,7 +45,12 @@ def main() -> int:
 
 
 def _run() -> int:
-    parser = argparse.ArgumentParser(prog="python -m pyflowk", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="python -m pyflowk",
+        description=textwrap.fill(DESCRIPTION, 80, break_on_hyphens=False),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"pyflowk {__version__}")
     printed = parser.add_argument_group("for C and C++ programs")
     printed.add_argument("--cflags", action="store_true", help="the compiler's flags")
@@ -45,7 +60,8 @@ def _run() -> int:
     printed.add_argument("--pkgconfigdir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("info", help="what is installed, what is found, and what is missing")
-    commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its plan and its speed")
+    demo = commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its speed")
+    demo.add_argument("--verbose", action="store_true", help="the plan of each call too")
     bench_parser = commands.add_parser("bench", help="speed on this GPU, relative to a copy and to other libraries")
     if "bench" in sys.argv[1:2]:  # its modules are loaded for it alone
         bench = import_module("pyflowk._commands.bench")
@@ -58,7 +74,7 @@ def _run() -> int:
         "pkgconfigdir": lambda: _linking.config_folder("pkgconfig"),
     }
     wanted = [name for name in values if getattr(arguments, name)]
-    if bool(wanted) == bool(arguments.command):
+    if wanted and arguments.command:
         parser.error("name one command, or options such as --cflags")
     if arguments.simt and not arguments.libs:
         parser.error("--simt needs --libs")
@@ -69,13 +85,13 @@ def _run() -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
-    if arguments.command == "info":
+    if arguments.command in (None, "info"):
         print_info()
         return 0
     try:
         if arguments.command == "bench":
             return int(bench.run_bench(arguments))
-        return 0 if run_demo() else 1
+        return 0 if run_demo(verbose=arguments.verbose) else 1
     except BrokenPipeError:
         raise
     except (FlowkError, ImportError, MemoryError, ValueError, OSError) as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import shlex
 import sys
 import time
@@ -18,18 +19,27 @@ from .._bench.machine import Machine
 from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries, without_folders
 from .._bench.rivals import RIVALS, is_installed
 from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
+from .._bench.tensors import NAMES
 from .._native import driver, library
 from .._native.abi import Status
 from .._native.errors import FlowkError
 
 FORMAT = 1  # of --json
+EXAMPLES = """examples:
+  python -m pyflowk bench permute                                     the first set of permute
+  python -m pyflowk bench permute float16 32x512x16x64 0,2,1,3        one case, also with f16
+  python -m pyflowk bench permute u8>f16 256x224x224x3 0,3,1,2 --rivals torch
+  python -m pyflowk bench --op softmax --set plain,dense --rivals torch,compile --html page.html
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = _description()
-    parser.add_argument("case", nargs="*", help="one case: permute f16 32x512x16x64 0,2,1,3")
+    parser.description, parser.epilog = _description(), EXAMPLES
+    parser.add_argument(
+        "case", nargs="*", help="an operator, for its first set, or one case"
+    )
     parser.add_argument("--op", default="all", help=f"with commas, by default all: {', '.join(OPERATORS)}")
     parser.add_argument(
         "--set",
@@ -157,9 +167,9 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         if op not in OPERATORS:
             raise ValueError(f"a case begins with one of {', '.join(OPERATORS)}, not with {op!r}")
         if not words:
-            raise ValueError(f"add a case, {_form(op)}; a set is --op {op} --set NAME")
+            return list(_cases_of_set(options.set, (op,), rivals))
         try:
-            return [Case(op, "case", OPERATORS[op][0].case_of_words(words), rivals)]
+            return [Case(op, "case", OPERATORS[op][0].case_of_words(_with_short_types(words)), rivals)]
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
     operators = _operators(options.op)
@@ -170,6 +180,12 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             raise ValueError(f"--set {name}: no set of {', '.join(operators)} (python -m pyflowk bench --help)")
         found += of_name
     return found
+
+
+def _with_short_types(words: list[str]) -> list[str]:
+    """The words of a case with f16 for float16, and so on for every type."""
+    short = {name: kind for kind, name in NAMES.items()}
+    return [re.sub(r"[A-Za-z_]\w*", lambda found: short.get(found[0], found[0]), word) for word in words]
 
 
 def _operators(text: str) -> tuple[str, ...]:

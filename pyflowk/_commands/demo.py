@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-import time
+import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,8 +36,9 @@ CASES = (
 )
 
 
-def run_demo() -> bool:
-    """Runs every case on the first GPU, or on the CPU if there is none; returns whether all results were right."""
+def run_demo(*, verbose: bool = False) -> bool:
+    """Runs every case on the first GPU, or on the CPU if there is none; returns whether all results were right. If
+    `verbose`, prints the plan of each call."""
     on_device = _has_usable_device()
     if not on_device and library.allowed_backend() == "cuda":
         choice = os.environ["FLOWK_LIBRARY"]
@@ -46,10 +47,10 @@ def run_demo() -> bool:
     opened = library.open_backend("cuda" if on_device else "simt")
     print(f"{opened._name}: {opened.flowk_build_info().decode()}")
     if on_device:
-        print(f"On {driver.device_name(0)}. GB/s count bytes read and bytes written; copy is flowk's own, same bytes.")
+        print(f"On {driver.device_name(0)}. GB/s: bytes read and written. A copy: flowk's own, of the same bytes.")
     else:
         print("On the CPU: the same kernels, thread by thread, on an executor: it checks results, not speed.")
-    return all([_run_case(case, on_device) for case in CASES])
+    return all([_run_case(case, on_device, verbose) for case in CASES])
 
 
 def _has_usable_device() -> bool:
@@ -63,7 +64,7 @@ def _has_usable_device() -> bool:
     return True
 
 
-def _run_case(case: Case, on_device: bool) -> bool:
+def _run_case(case: Case, on_device: bool, verbose: bool) -> bool:
     shape = case.device_shape if on_device else case.host_shape
     host = _any_bits(shape, np.dtype(case.dtype))
     x: Any = asarray(host, device=0) if on_device else host
@@ -72,17 +73,12 @@ def _run_case(case: Case, on_device: bool) -> bool:
     unsigned = np.dtype(f"u{host.itemsize}")  # compares bits, so that a NaN equals itself
     right = np.array_equal(fetched.view(unsigned), host.transpose(case.axes).view(unsigned))
 
-    print(f"\n{case.title}")
-    print(f"  {case.dtype} {shape}, axes {case.axes}, {host.nbytes / 1e6:.1f} MB")
-    for number, line in enumerate(explain(permute, x, case.axes, out=result).splitlines()):
-        print(f"  {'plan:  ' if number == 0 else '       '}{line}")
-    ms = _time_ms(lambda: permute(x, case.axes, out=result), on_device)
-    fraction = ""
-    if on_device:
-        flat, flat_copy = empty(math.prod(shape), case.dtype, device=0), empty(math.prod(shape), case.dtype, device=0)
-        fraction = f"  {_time_ms(lambda: permute(flat, (0,), out=flat_copy), on_device) / ms:5.2f} of copy"
+    print(f"{case.title}: {case.dtype} {shape}, axes {case.axes}, {host.nbytes / 1e6:.1f} MB")
+    if verbose:
+        print(textwrap.indent(explain(permute, x, case.axes, out=result).rstrip(), "  "))
+    speed = f"  {_speed(x, case, result)}" if on_device else ""
     verdict = "equal to NumPy's, bit for bit" if right else "WRONG: not equal to NumPy's"
-    print(f"  result {verdict:<32}{ms:10.3f} ms  {2 * host.nbytes / ms / 1e6:9.2f} GB/s{fraction}")
+    print(f"  {verdict}{speed}")
     return bool(right)
 
 
@@ -91,11 +87,15 @@ def _any_bits(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return bits.view(dtype).reshape(shape)
 
 
-def _time_ms(call: Callable[[], Any], on_device: bool, num_calls: int = 20) -> float:
-    if not on_device:
-        start = time.perf_counter()
-        call()
-        return (time.perf_counter() - start) * 1e3
+def _speed(x: Any, case: Case, result: Any) -> str:
+    """Milliseconds, bandwidth, and the time of a copy of the same bytes over this time."""
+    ms = _time_ms(lambda: permute(x, case.axes, out=result))
+    flat, flat_copy = (empty(math.prod(x.shape), case.dtype, device=0) for _ in range(2))
+    fraction = _time_ms(lambda: permute(flat, (0,), out=flat_copy)) / ms
+    return f"{ms:8.3f} ms  {2 * x.nbytes / ms / 1e6:7.1f} GB/s  {fraction:5.2f} of a copy"
+
+
+def _time_ms(call: Callable[[], Any], num_calls: int = 20) -> float:
     with driver.current(0):
         start_event, end_event = driver.create_event(timing=True), driver.create_event(timing=True)
         call()

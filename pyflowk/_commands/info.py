@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterator
-from importlib import import_module
+from importlib import import_module, metadata
 
 from .. import __version__
 from .._calls.roads import program_cache_text
 from .._native import driver, library
 from .._native.errors import FlowkError
+
+# The packages that have a framework, and what installs one.
+FRAMEWORKS = {
+    "PyTorch": (("torch",), "pip install torch"),
+    "JAX": (("jax",), "pip install 'jax[cuda13]'"),
+    "CuPy": (("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
+    "Numba": (("numba-cuda",), "pip install 'numba-cuda[cu13]'"),
+}
 
 
 def print_info() -> None:
@@ -35,6 +44,8 @@ def _lines() -> Iterator[tuple[str, str]]:
     yield "program cache", program_cache_text()
     for package in ("numpy", "cuda.core", "ml_dtypes"):
         yield package, _package_version(package)
+    for framework, (packages, install) in FRAMEWORKS.items():
+        yield framework, next(filter(None, map(_installed_version, packages)), f"not installed: {install}")
 
 
 def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
@@ -59,3 +70,10 @@ def _package_version(package: str) -> str:
         return str(module.__version__)
     except Exception as error:  # a broken cuda-python raises more than ImportError
         return f"missing: {error}"
+
+
+def _installed_version(package: str) -> str | None:
+    """The version of a package, which is not imported: PyTorch takes a second."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None

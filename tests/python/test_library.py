@@ -156,6 +156,17 @@ def test_info_says_what_is_missing() -> None:
         assert f"\n{label}" in "\n" + result.stdout
 
 
+def test_without_a_command_it_is_info() -> None:
+    assert run_command().stdout == run_command("info").stdout != ""
+
+
+def test_info_lists_frameworks_and_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info.metadata, "version", {"torch": "2.13.0", "cupy-cuda12x": "14.0"}.get)
+    lines = dict(info._lines())
+    assert (lines["PyTorch"], lines["CuPy"]) == ("2.13.0", "14.0")
+    assert lines["JAX"] == "not installed: pip install 'jax[cuda13]'"
+
+
 def test_info_says_why_there_is_no_program_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roads, "program_cache", lambda: None)
     assert dict(info._lines())["program cache"].startswith("none: this pyflowk was built without Python's headers")
@@ -189,6 +200,14 @@ def test_the_demo_is_right_on_the_host() -> None:
     result = run_command("demo", FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to NumPy's, bit for bit") == 4
+    assert len(result.stdout.splitlines()) == 10
+    assert "GB/s" not in result.stdout
+
+
+@pytest.mark.usefixtures("host_library")
+def test_a_verbose_demo_shows_the_plans() -> None:
+    result = run_command("demo", "--verbose", FLOWK_LIBRARY=os.environ.get("FLOWK_LIBRARY") or "simt")
+    assert result.stdout.count("of shared memory") >= 1
 
 
 def test_the_headers_of_formulas_are_found() -> None:
@@ -235,6 +254,6 @@ def test_a_pipe_without_a_reader_ends_a_command_in_silence(words: list[str]) -> 
     assert (result.returncode, result.stderr) == (128 + 13, "")
 
 
-@pytest.mark.parametrize("words", [[], ["info", "--libs"], ["--cflags", "info"], ["--simt"], ["--libs=x"]])
+@pytest.mark.parametrize("words", [["info", "--libs"], ["--cflags", "info"], ["--simt"], ["--libs=x"]])
 def test_the_command_line_is_checked(words: list[str]) -> None:
     assert run_command(*words).returncode == 2

@@ -74,6 +74,26 @@ def run(arguments: list[str], machine: Any = None) -> int:
     return bench.run_bench(parser.parse_args(arguments), machine or HostMachine())
 
 
+def cases_of(*words: str) -> list[Any]:
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return bench._cases(parser.parse_args(words))
+
+
+def test_an_operator_alone_is_its_first_set() -> None:
+    assert cases_of("permute") == cases_of("--op", "permute", "--set", "practice") != []
+    assert cases_of("softmax", "--set", "dense") == cases_of("--op", "softmax", "--set", "dense")
+
+
+def test_types_may_have_the_names_of_numpy() -> None:
+    for long, short in {
+        "permute uint8>float16 8x9x10x3 0,3,1,2": "permute u8>f16 8x9x10x3 0,3,1,2",
+        "elementwise add float32,float16,float32 40": "elementwise add f32,f16,f32 40",
+        "softmax plain bfloat16 40x33": "softmax plain bf16 40x33",
+    }.items():
+        assert cases_of(*long.split()) == cases_of(*short.split())
+
+
 def test_a_planted_slowdown_fails_the_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case, old = ["softmax", "plain", "f32", "40x33"], str(tmp_path / "old.json")
     assert run([*case, "--json", old]) == 0
