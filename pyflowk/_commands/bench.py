@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = _description(), EXAMPLES
-    parser.add_argument(
-        "case", nargs="*", help="an operator, for its first set, or one case"
-    )
+    parser.add_argument("case", nargs="*", help="an operator, for its first set, or one case")
     parser.add_argument("--op", default="all", help=f"with commas, by default all: {', '.join(OPERATORS)}")
     parser.add_argument(
         "--set",
