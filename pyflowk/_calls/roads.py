@@ -81,7 +81,7 @@ class Road:
         """`enter` for a framework's operator: the framework has seen the call. `below` makes a function of one that it
         would otherwise see. What `enter` does not take is a call of `fallback`, by default in Python."""
         cache, call = program_cache(), fallback or below(self.call_and_notice)
-        return call if cache is None else cache.kernel(self.enter, call, below(self.miss))  # type: ignore[no-any-return]
+        return call if cache is None else cache.kernel(self.enter, call, below(self.miss))
 
     def bind_plan(self, named: dict[str, Any]) -> Bound:
         """The plan of a call with arguments by name."""

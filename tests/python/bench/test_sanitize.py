@@ -65,7 +65,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> dict[int, HostMemory]:
 @pytest.mark.parametrize(
     ("operator", "arguments", "kernels"),
     [
-        ("permute", [], "8 kernels"),
+        ("permute", [], "7 kernels"),
         ("elementwise", [], "6 kernels"),
         ("prelu", [], "6 kernels"),
         ("softmax", ["staged_rows"], "staged_rows"),
