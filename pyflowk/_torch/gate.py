@@ -123,6 +123,13 @@ def is_plain_type(tensor_type: type[Any]) -> bool:
     return tensor_type in _PLAIN_TYPES
 
 
+def is_plain_memory(x: torch.Tensor) -> bool:
+    """Do the elements of x lie on the host or a GPU, and is it no view that is conjugated or negated lazily?"""
+    if type(x) not in _PLAIN_TYPES or x.layout is not torch.strided or x.device.type not in ("cpu", "cuda"):
+        return False
+    return not x.is_conj() and not x.is_neg()
+
+
 def require_plain_memory(x: Any, name: str) -> None:
     """TypeError where the elements of parameter `name` do not lie in memory by one shape and its strides."""
     if isinstance(x, torch.Tensor) and x.is_nested:

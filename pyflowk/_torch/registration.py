@@ -144,8 +144,14 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
+    in_memory = gate.below_all(road.call_and_notice)
+
     def below(*given: Any) -> Any:
-        """What the fast path does not take is the dispatcher's: lazily conjugated tensors, tensors on meta."""
+        """What the fast path does not take: in Python, or the dispatcher's for what it alone knows, such as tensors on
+        meta."""
+        is_seen = not gate.is_whole or gate.is_watched()
+        if not is_seen and all(gate.is_plain_memory(one) for one in given if isinstance(one, Tensor)):
+            return in_memory(*given)
         values = dict(zip(road.names, given))
         with below_autograd():
             return call(dispatched, *(values[name] for name in names))
