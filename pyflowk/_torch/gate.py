@@ -127,6 +127,10 @@ def is_plain_memory(x: torch.Tensor) -> bool:
     """Do the elements of x lie on the host or a GPU, and is it no view that is conjugated or negated lazily?"""
     if type(x) not in _PLAIN_TYPES or x.layout is not torch.strided or x.device.type not in ("cpu", "cuda"):
         return False
+    try:
+        x.data_ptr()
+    except RuntimeError:  # a batch of gradients, which has no storage
+        return False
     return not x.is_conj() and not x.is_neg()
 
 
