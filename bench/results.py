@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes bench/RESULTS.md, its plots and README's speed table from runs of `python -m pyflowk bench`.
+"""Writes bench/RESULTS.md, its plots, and README's tables and picture from runs of `python -m pyflowk bench`.
 
 `python bench/results.py [RUN.json ...]`, the files of
 
@@ -30,11 +30,12 @@ NAMES = {"torch": "PyTorch", "compile": "torch.compile", "cupy": "CuPy", "cutens
 KEPT = ("op", "set", "part", "kind", "types", "shape", "note", "right", "missing", "read_bytes", "written_bytes",
         "copy_us", "spread", "us", "fractions")  # fmt: skip
 SLOWEST = 8  # cases named per operator
-BEGIN, END = "<!-- bench/results.py writes this table -->", "<!-- end -->"
+MARGIN = 1.01  # a library is ahead in a case if it is more than 1 % faster
+BEGIN, END = "<!-- bench/results.py writes the table {} -->", "<!-- end -->"
 
 
 class Line(NamedTuple):
-    """A line of README's table: the cases of some sets, of one kind where it is given."""
+    """A line of a table: the cases of some sets, of one kind if it is given."""
 
     work: str
     op: str
@@ -44,8 +45,8 @@ class Line(NamedTuple):
 
 TABLE = (
     Line("permute, TTC-57 benchmark, float64", "permute", ("ttc-f64",)),
-    Line("the same, float32", "permute", ("ttc-f32",)),
-    Line("the same, float16", "permute", ("ttc-f16",)),
+    Line("permute, TTC-57 benchmark, float32", "permute", ("ttc-f32",)),
+    Line("permute, TTC-57 benchmark, float16", "permute", ("ttc-f16",)),
     Line("permute, practice: attention, images, patches, odd shapes", "permute", ("practice",)),
     Line("permute, 100 random cases of ranks 2 to 7, all element sizes", "permute", ("random:7:100",)),
     Line("permute with conversion", "permute", ("convert",)),
@@ -61,6 +62,47 @@ TABLE = (
     Line("softmax gradient", "softmax", ("backward", "backward:bf16")),
     Line("softmax, 80 random cases: masks, types, 16 to 2^18 columns", "softmax", ("random:7:80",)),
 )
+
+# README's table for users of PyTorch.
+TASKS = (
+    Line("`x.permute(...).contiguous()`: heads, images, patches, odd shapes", "permute", ("practice",)),
+    Line("... with another type: bytes to float16 / 255 in one pass", "permute", ("convert",)),
+    Line("... of slices and other strided views", "permute", ("views",)),
+    Line("softmax with a dense mask", "softmax", ("dense",)),
+    Line("softmax with a length per row", "softmax", ("lengths",)),
+    Line("softmax without a mask", "softmax", ("plain",)),
+    Line("the gradient of a softmax", "softmax", ("backward", "backward:bf16")),
+    Line("PReLU", "prelu", ("nchw", "nhwc"), "forward"),
+    Line("the gradients of PReLU", "prelu", ("nchw", "nhwc"), "backward"),
+    Line("elementwise, a row or column broadcast", "elementwise", ("broadcast",)),
+    Line("elementwise, an operand transposed", "elementwise", ("transposed",)),
+    Line("elementwise, all operands contiguous", "elementwise", ("types",)),
+)
+
+# The lines of TABLE in README, as a table and as a picture.
+CHOSEN = (
+    "permute, TTC-57 benchmark, float32",
+    "permute, practice: attention, images, patches, odd shapes",
+    "softmax with a dense mask",
+    "softmax gradient",
+    "PReLU gradients, NCHW",
+    "elementwise, every type, 256 MB",
+)
+
+
+HEADS = "| work | cases | flowk: mean, worst | best other library, flowk over its cases | ahead | behind |"
+
+
+class Comparison(NamedTuple):
+    """flowk and another library over the cases that both take: means of their speeds, and where each is ahead."""
+
+    name: str
+    count: int
+    own: float
+    theirs: float
+    faster: float
+    ahead: int
+    behind: int
 
 
 def merged(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -100,35 +142,60 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def speed_table(rows: list[Row]) -> str:
-    """README's: one line per Line that has cases."""
-    lines = ["| work | geomean | worst | best other library |", "|---|---|---|---|"]
+def speed_table(rows: list[Row], chosen: Iterable[str] | None = None) -> str:
+    """One line per Line that has cases, or per chosen one. Behind each library are its mean and flowk's over the same
+    cases, then in how many of them flowk is ahead and behind."""
+    lines = [HEADS, "|---|---|---|---|---|---|"]
     for line in TABLE:
-        found = [
-            row["fractions"]
-            for row in rows
-            if row["op"] == line.op and row["set"] in line.sets and line.kind in ("", row.get("kind"))
-            if "fractions" in row
-        ]
-        if found:
+        found = fractions_of(line, rows)
+        if found and (chosen is None or line.work in chosen):
             own = [fractions["flowk"] for fractions in found]
-            lines.append(f"| {line.work} | {geomean(own):.2f} | {min(own):.2f} | {_best_rival(found)} |")
+            rivals = best_rivals(found)
+            texts = (f"{one.theirs:.2f} {NAMES[one.name]}, flowk {one.own:.2f}" for one in rivals)
+            ahead = "; ".join(f"{one.ahead} of {one.count}" for one in rivals)
+            behind = "; ".join(str(one.behind) for one in rivals)
+            means = f"{geomean(own):.2f}, {min(own):.2f}"
+            lines.append(f"| {line.work} | {len(own)} | {means} | {'; '.join(texts)} | {ahead} | {behind} |")
     return "\n".join(lines)
 
 
-def _best_rival(found: list[dict[str, float]]) -> str:
-    """The best mean of a library that takes half of the cases or more."""
-    means = {}
-    for name in NAMES:
-        taken = [fractions[name] for fractions in found if name in fractions]
-        if taken and 2 * len(taken) >= len(found):
-            means[name] = geomean(taken), len(taken)
-    if not means:
-        return ""
-    best = max(means, key=lambda name: means[name])
-    mean, count = means[best]
-    of = "" if count == len(found) else f", {count} of {len(found)} cases"
-    return f"{mean:.2f} ({NAMES[best]}{of})"
+def task_table(rows: list[Row]) -> str:
+    """README's table for users of PyTorch: how many times as fast flowk is, over the cases that PyTorch takes."""
+    lines = ["| work | flowk / PyTorch | flowk ahead | PyTorch ahead |", "|---|---|---|---|"]
+    for line in TASKS:
+        one = compared(fractions_of(line, rows), "torch")
+        if one is not None:
+            lines.append(f"| {line.work} | {one.faster:.1f} | {one.ahead} of {one.count} | {one.behind or ''} |")
+    return "\n".join(lines)
+
+
+def fractions_of(line: Line, rows: Iterable[Row]) -> list[dict[str, float]]:
+    """The speeds of all contenders in each case of a line."""
+    return [
+        row["fractions"]
+        for row in rows
+        if row["op"] == line.op and row["set"] in line.sets and line.kind in ("", row.get("kind"))
+        if "fractions" in row
+    ]
+
+
+def compared(found: list[dict[str, float]], name: str) -> Comparison | None:
+    """flowk and library `name`; None if it takes none of the cases."""
+    both = [(fractions["flowk"], fractions[name]) for fractions in found if name in fractions]
+    if not both:
+        return None
+    own, theirs = geomean([one for one, _ in both]), geomean([one for _, one in both])
+    ahead = sum(one > other * MARGIN for one, other in both)
+    behind = sum(other > one * MARGIN for one, other in both)
+    return Comparison(name, len(both), own, theirs, own / theirs, ahead, behind)
+
+
+def best_rivals(found: list[dict[str, float]]) -> list[Comparison]:
+    """The fastest library of those that take half of the cases or more, and each faster one that takes fewer."""
+    all_of_them = filter(None, (compared(found, name) for name in NAMES))
+    by_speed = sorted(all_of_them, key=lambda one: one.theirs, reverse=True)
+    first = next((index for index, one in enumerate(by_speed) if 2 * one.count >= len(found)), len(by_speed))
+    return [*by_speed[first : first + 1], *by_speed[:first]]
 
 
 def results_text(run: dict[str, Any]) -> str:
@@ -151,6 +218,10 @@ def _results_lines(run: dict[str, Any]) -> Iterator[str]:
         "--compare bench/results/rows.json` compares a run with this one.",
         "",
         "## Summary",
+        "",
+        "Behind the best other library is flowk's mean over the cases that this library takes. *Ahead* and *behind*",
+        "count the cases in which flowk is more than 1 % faster and slower. A library that takes less than half of the",
+        "cases is named if it is faster than the best of the others.",
         "",
         speed_table(rows),
     )
@@ -184,13 +255,19 @@ def _slowest(rows: list[Row]) -> Iterator[str]:
         yield f"| {row['set']} | {case} | {row['fractions']['flowk']:.2f} | {row['us']['flowk']:.1f} | {row['plan']} |"
 
 
-def with_table(readme: str, table: str) -> str:
-    """README with the table between its two marks."""
-    before, _, rest = readme.partition(BEGIN)
+def with_table(readme: str, name: str, table: str) -> str:
+    """README with the table of this name between its two marks."""
+    begin = BEGIN.format(name)
+    before, _, rest = readme.partition(begin)
     _, found, after = rest.partition(END)
     if not found:
-        raise ValueError(f"README has no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+        raise ValueError(f"README has no {begin} and {END}")
+    return f"{before}{begin}\n{table}\n{END}{after}"
+
+
+def readme_text(readme: str, rows: list[Row]) -> str:
+    """README with both tables."""
+    return with_table(with_table(readme, "tasks", task_table(rows)), "speed", speed_table(rows, CHOSEN))
 
 
 def write(run: dict[str, Any], root: Path = ROOT) -> None:
@@ -205,7 +282,11 @@ def write(run: dict[str, Any], root: Path = ROOT) -> None:
         of_op = [row for row in run["rows"] if row["op"] == op and row["set"] != "articles" and "missing" not in row]
         if of_op:
             plot.write(str(folder / f"{op}.png"), run | {"rows": of_op})
-    readme.write_text(with_table(readme.read_text(), speed_table(run["rows"])))
+    lines = [line for line in TABLE if line.work in CHOSEN]
+    best = [(line.work, best_rivals(fractions_of(line, run["rows"]))) for line in lines]
+    pairs = [(work, rivals[0].own, NAMES[rivals[0].name], rivals[0].theirs) for work, rivals in best if rivals]
+    plot.write_pairs(str(folder / "overview.png"), run["machine"].get("GPU", ""), pairs)
+    readme.write_text(readme_text(readme.read_text(), run["rows"]))
 
 
 def main() -> None:

@@ -122,16 +122,15 @@ def headings(body: str) -> list[tuple[str, str, int]]:
     return [(html.unescape(re.sub("<[^>]+>", "", text)), anchor, 2) for anchor, text in found]
 
 
-def readme_speed() -> str:
-    """README's section on speed, whose figures stand there alone. Files of the repository are named, not linked: they
-    are no pages."""
-    text = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\nThe documentation is in")[0]
-    return re.sub(r"\[([^\]]+)\]\((?![^)]*://)[^)]*\)", r"`\1`", text)
+def speed_table() -> str:
+    """The table of bench/RESULTS.md's summary."""
+    summary = (ROOT / "bench" / "RESULTS.md").read_text().partition("\n## Summary\n")[2]
+    return "|" + summary.partition("\n|")[2].partition("\n\n")[0]
 
 
 def guide_page(name: str) -> str:
     text = (FOLDER / "pages" / f"{name}.md").read_text()
-    text = text.replace("[[readme_speed]]", readme_speed())
+    text = text.replace("[[speed_table]]", speed_table())
     body = str(pdoc.render_helpers.to_html(text))
     for names in re.findall(r"<p>\[\[(.*?)\]\]</p>", body):
         figures = "".join(map(mask_pictures.picture, names.split(", ")))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from importlib import import_module
 from typing import Any
 
@@ -81,4 +82,25 @@ def write(path: str, run: dict[str, Any]) -> None:
         handles, labels = dots.get_legend_handles_labels()
         figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=len(names), fontsize=8)
     figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
+    pyplot.close(figure)
+
+
+def write_pairs(path: str, gpu: str, pairs: list[tuple[str, float, str, float]]) -> None:
+    """A PNG of (work, flowk's speed, another library, its speed): a pair of bars per work."""
+    pyplot = require()
+    figure, axes = pyplot.subplots(figsize=(8.4, 0.3 + 0.62 * len(pairs)), layout="constrained")
+    other = "#7c8794"
+    for index, (_, own, name, theirs) in enumerate(pairs):
+        for place, speed, label, color in ((-0.18, own, "flowk", COLORS["flowk"]), (0.18, theirs, name, other)):
+            axes.barh(index + place, speed, 0.32, color=color)
+            text = f"{label} {speed:.2f} "
+            axes.text(speed, index + place, text, va="center", ha="right", fontsize=8, color="white")
+    titles = ["\n".join(textwrap.wrap(work, 28)) for work, *_ in pairs]
+    axes.set_yticks(range(len(pairs)), titles, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.05)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel(f"speed relative to a plain copy of the same bytes, {gpu}: higher is better", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
     pyplot.close(figure)

@@ -121,7 +121,13 @@ def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
     ends = sorted(fault.partition(" links to ")[2].partition(",")[0] for fault in render.dead_links(tmp_path))
     assert ends == ["#z", "b.html#y", "c.html"]
     assert len(render.dead_links(tmp_path, ["c.html"])) == 2  # the page of a module that cannot be imported here
-    assert "`bench/RESULTS.md`" in render.readme_speed() and "](" not in render.readme_speed()
+
+
+def test_the_page_on_speed_has_the_table_of_the_results(site: Path) -> None:
+    page = (site / "speed.html").read_text()
+    summary = (ROOT / "bench" / "RESULTS.md").read_text().partition("## Summary")[2].partition("\n## ")[0]
+    works = re.findall(r"^\| (?!work)([^|]+?) \|", summary, re.MULTILINE)
+    assert len(works) >= 10 and all(f"<td>{work}</td>" in page for work in works)
 
 
 def test_a_link_to_nowhere_fails_the_rendering(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def test_a_link_to_nowhere_fails_the_rendering(tmp_path: Path) -> None:
         from pathlib import Path
         sys.path.insert(0, {str(DOCS)!r})
         import render
-        render.readme_speed = lambda: "[a file](bench/RESULTS.md)"
+        render.speed_table = lambda: "[a file](bench/RESULTS.md)"
         render.render(Path({str(tmp_path / "out")!r}))"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert result.returncode == 1
