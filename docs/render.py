@@ -42,8 +42,13 @@ GUIDE = {
     "jax": "JAX",
     "c_and_cpp": "C and C++",
     "past_one_gpu": "Past one GPU",
+    "recipes": "Recipes",
+    "migration": "From PyTorch, NumPy and CuPy",
     "speed": "How fast, and why",
+    "slow_calls": "My call is slow",
+    "troubleshooting": "Troubleshooting",
     "versions": "Versions and the ABI",
+    "packagers": "Packaging flowk",
 }
 MODULES = ["pyflowk", "pyflowk.memory", "pyflowk.torch", "pyflowk.jax", "pyflowk.distributed"]
 TYPES = """

@@ -159,3 +159,13 @@ def test_every_picture_is_on_the_page_of_masks() -> None:
     text = (DOCS / "pages" / "masks.md").read_text()
     names = re.findall(r"^\[\[(.*)\]\]$", text, re.MULTILINE)
     assert {name for line in names for name in line.split(", ")} == set(PICTURES)
+
+
+def test_pages_name_functions_that_exist() -> None:
+    named = {
+        (path.stem, name)
+        for path in [ROOT / "README.md", *(DOCS / "pages").glob("*.md")]
+        for name in re.findall(r"pyflowk\.(\w+)", path.read_text())
+    }
+    known = {*pyflowk.__all__, "memory", "torch", "jax", "distributed", "NAME", "html"}
+    assert len(named) > 50 and {(page, name) for page, name in named if name not in known} == set()
