@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._operators.permute_many import *  # noqa: F403
     from ._operators.prelu import *  # noqa: F403
     from ._operators.softmax import *  # noqa: F403
+    from ._tuning import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _MODULES = {
     "_devices": ["device_count", "is_available", "synchronize"],
     "_elementwise.kernel": ["ElementwiseKernel"],
     "_explain": ["explain"],
+    "_tuning": ["Tuning", "load_plans", "save_plans", "tune"],
     "_linking": ["get_include", "get_library"],
     "_native.abi": ["DType", "Status"],
     "_native.errors": ["FlowkError", "FlowkValueError"],

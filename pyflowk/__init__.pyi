@@ -25,6 +25,7 @@ from ._operators.permute_axes import (moveaxis, swapaxes, transpose)
 from ._operators.permute_many import (permute_many)
 from ._operators.prelu import (prelu, prelu_backward, prelu_backward_workspace_bytes)
 from ._operators.softmax import (log_softmax, masked_softmax, masked_softmax_backward, softmax)
+from ._tuning import (Tuning, load_plans, save_plans, tune)
 from ._elementwise.functions import abs as absolute
 from ._elementwise.functions import acos as arccos
 from ._elementwise.functions import acosh as arccosh
@@ -55,19 +56,20 @@ from ._operators.permute_axes import swapaxes as swapdims
 from ._elementwise.functions import div as true_divide
 
 __version__: str
-__all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValueError", "Status", "abs", "absolute",
-        "acos", "acosh", "add", "add_multiply", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
-        "arctanh", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batch_transpose", "bitwise_and",
-        "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
-        "cast", "ceil", "clamp", "clip", "copysign", "cos", "cosh", "device_count", "div", "divide", "elu", "empty",
-        "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor", "floor_divide", "fma", "from_dlpack",
-        "full", "gelu", "gelu_grad", "get_include", "get_library", "greater", "greater_equal", "hypot", "invert",
-        "is_available", "is_finite", "is_inf", "is_nan", "isfinite", "isinf", "isnan", "leaky_relu", "left_shift",
-        "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
-        "logical_not", "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "matrix_transpose",
-        "maximum", "minimum", "mod", "moveaxis", "movedim", "mul", "multiply", "neg", "negative", "not_equal", "ones",
-        "permute", "permute_dims", "permute_many", "positive", "pow", "power", "prelu", "prelu_backward",
-        "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu", "relu_grad", "remainder", "right_shift",
-        "round", "rsqrt", "scale", "sigmoid", "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh",
-        "softmax", "softplus", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims", "synchronize", "tan",
-        "tanh", "transpose", "true_divide", "trunc", "trunc_div", "where", "zeros"]
+__all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValueError", "Status", "Tuning", "abs",
+        "absolute", "acos", "acosh", "add", "add_multiply", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+        "arctan2", "arctanh", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batch_transpose",
+        "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+        "bitwise_xor", "cast", "ceil", "clamp", "clip", "copysign", "cos", "cosh", "device_count", "div", "divide",
+        "elu", "empty", "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor", "floor_divide", "fma",
+        "from_dlpack", "full", "gelu", "gelu_grad", "get_include", "get_library", "greater", "greater_equal", "hypot",
+        "invert", "is_available", "is_finite", "is_inf", "is_nan", "isfinite", "isinf", "isnan", "leaky_relu",
+        "left_shift", "lerp", "less", "less_equal", "load_plans", "log", "log10", "log1p", "log2", "log_softmax",
+        "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
+        "masked_softmax_backward", "matrix_transpose", "maximum", "minimum", "mod", "moveaxis", "movedim", "mul",
+        "multiply", "neg", "negative", "not_equal", "ones", "permute", "permute_dims", "permute_many", "positive",
+        "pow", "power", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu",
+        "relu_grad", "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid", "sign", "signbit",
+        "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax", "softplus", "sqrt", "square", "sub", "subtract",
+        "swapaxes", "swapdims", "synchronize", "tan", "tanh", "transpose", "true_divide", "trunc", "trunc_div", "tune",
+        "where", "zeros"]

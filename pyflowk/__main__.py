@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk info`, `demo` and `bench`; `--cflags`, `--libs`, ... for the build of a C or C++ program.
+"""`python -m pyflowk info`, `demo`, `bench` and `tune`; `--cflags`, `--libs`, ... for the build of a C or C++ program.
 
 Without a command or an option it is `info`.
 """
@@ -63,9 +63,14 @@ def _run() -> int:
     demo = commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its speed")
     demo.add_argument("--verbose", action="store_true", help="the plan of each call too")
     bench_parser = commands.add_parser("bench", help="speed on this GPU, relative to a copy and to other libraries")
-    if "bench" in sys.argv[1:2]:  # its modules are loaded for it alone
+    tune_parser = commands.add_parser("tune", help="measure the plans of permutes and keep the fastest in a file")
+    # Their modules are loaded for them alone.
+    if "bench" in sys.argv[1:2]:
         bench = import_module("pyflowk._commands.bench")
         bench.add_arguments(bench_parser)
+    if "tune" in sys.argv[1:2]:
+        tune = import_module("pyflowk._commands.tune")
+        tune.add_arguments(tune_parser)
     arguments = parser.parse_args()
     values: dict[str, Callable[[], str]] = {
         "cflags": _linking.compiler_flags,
@@ -91,6 +96,8 @@ def _run() -> int:
     try:
         if arguments.command == "bench":
             return int(bench.run_bench(arguments))
+        if arguments.command == "tune":
+            return int(tune.run_tune(arguments))
         return 0 if run_demo(verbose=arguments.verbose) else 1
     except BrokenPipeError:
         raise

@@ -46,6 +46,7 @@ OTHERS = {
     "_devices": ("device_count", "is_available", "synchronize"),
     "_elementwise.kernel": ("ElementwiseKernel",),
     "_explain": ("explain",),
+    "_tuning": ("Tuning", "load_plans", "save_plans", "tune"),
     "_linking": ("get_include", "get_library"),
     "_native.abi": ("DType", "Status"),
     "_native.errors": ("FlowkError", "FlowkValueError"),

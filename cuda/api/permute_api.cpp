@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "flowk/flowk.h"
 #include "permute/permute.h"
+#include "permute/plan/measured_plans.h"
 
 namespace flowk::api {
 using namespace permute;
@@ -68,6 +69,7 @@ flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, 
         return check_permute(arguments, info, info, &request->shape, is_empty);
       },
       [&](const PermuteRequest& request, const Device& device) -> Status {
+        FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
         const PermutePlan& plan = cached_plan(request, device);
         FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.launch));
         if (!use.explains) return run_permute(plan, use.stream);

@@ -10,6 +10,7 @@
 #include "api/permute_call.h"
 #include "flowk/flowk.h"
 #include "permute/permute.h"
+#include "permute/plan/measured_plans.h"
 
 namespace flowk::api {
 using namespace permute;
@@ -178,6 +179,7 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
       FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape, {{pairs.members[i]}, 1, pairs.members[i]}, device, use));
     return {};
   };
+  FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
   if (types.is_plain_move()) {
     const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
     PermutePlan plan = cached_plan(request, device);

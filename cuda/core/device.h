@@ -21,4 +21,8 @@ struct Device {
 // This thread's current device. The runtime is asked once per device. NO_DEVICE if there is none.
 Status current_device(Device* device);
 
+// What the vendor calls this thread's current device: "NVIDIA H200".
+constexpr int device_name_bytes = 256;
+Status current_device_name(char (*name)[device_name_bytes]);
+
 }  // namespace flowk::core

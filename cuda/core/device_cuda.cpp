@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 
 #include "core/cuda_status.h"
@@ -68,6 +69,17 @@ Status current_device(Device* device) {
     }
   }
   *device = known.device;
+  return {};
+}
+
+Status current_device_name(char (*name)[device_name_bytes]) {
+  int ordinal = 0;
+  cudaDeviceProp properties;
+  cudaError_t error = cudaGetDevice(&ordinal);
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, ordinal);
+  if (error != cudaSuccess) return failure_of(error);
+  static_assert(sizeof(properties.name) == device_name_bytes);
+  std::memcpy(*name, properties.name, sizeof(properties.name));
   return {};
 }
 

@@ -94,10 +94,20 @@ static_assert(names_mechanism<PermuteKernel::channels, Channels, PermuteMechanis
 constexpr int num_permute_kernels = static_cast<int>(std::variant_size_v<PermuteMechanism>);
 const char* permute_kernel_name(PermuteKernel kernel);
 
+// A tile that was measured, and the time of the plan that the model chooses.
+struct MeasuredTile {
+  int32_t src_choice = -1;  // as plan_tile_candidate() numbers them; -1: the model's own choice is the fastest
+  int32_t dst_choice = -1;
+  double modelled_us = 0;
+  double measured_us = 0;
+  friend bool operator==(const MeasuredTile&, const MeasuredTile&) = default;
+};
+
 struct PermutePlan {
   int32_t unit_bytes = 0;  // the element or unit that the kernel moves; with a conversion of src
   LaunchConfig launch;
   PermuteMechanism mechanism;
+  MeasuredTile measured;  // all 0 but the choices if the plan is not measured
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 
   PermuteKernel kernel() const { return static_cast<PermuteKernel>(mechanism.index()); }

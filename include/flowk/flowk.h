@@ -12,9 +12,10 @@
  *   2. Status and version     5. Permute
  *   3. Element types          6. Permute with conversion
  *                             7. Many permutes
- *                             8. Elementwise, functors
- *                             9. PReLU
- *                            10. Masked softmax
+ *                             8. Measured plans
+ *                             9. Elementwise, functors
+ *                            10. PReLU
+ *                            11. Masked softmax
  *
  * CONVENTIONS
  *
@@ -291,6 +292,54 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
                                                   flowk_dtype src_dtype, void *const *dsts, const int64_t *dst_strides,
                                                   flowk_dtype dst_dtype, int32_t rank, const int64_t *shape,
                                                   const int32_t *axes, double scale, char *text, size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * MEASURED PLANS
+ *
+ * A permute's plan is chosen by a model of the time that each tile takes. All plans write the same bits, so a program may
+ * have them measured once, and keep what was found in a file. Nothing is measured by itself.
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Does the permute of flowk_permute_convert() by several plans, and remembers the fastest for later calls.
+ *
+ * The trials are the model's own plan and the `max_trials` - 1 others of least predicted time. Each runs some hundred
+ * microseconds at a time, in turn with the others, and its time is the median of 5. 8 to 16 trials are usually enough.
+ * A plan holds in this process, for this GPU's kind and for calls of the same shapes, strides, types and addresses
+ * modulo 128, of flowk_permute(), flowk_batch_transpose(), flowk_permute_convert() and flowk_permute_many(). A call for
+ * which the library knows one way only, such as a plain copy, is timed and not remembered.
+ *
+ * Shapes, strides, pointers, types: as flowk_permute_convert(). dst has the result when the call returns. If src and dst
+ *   fit in the L2 cache, what is measured are calls on data in the cache.
+ * Results: `modelled_us` receives the time of the model's plan in microseconds, `measured_us` that of the fastest. They
+ *   are host pointers and may be NULL. If an extent is 0 both are 0.
+ * Stream: unlike the other functions this one waits until the stream has done all its work. It allocates no device
+ *   memory.
+ * Statuses: those of flowk_permute_convert(); INVALID_ARGUMENT also for max_trials outside 1 ... 4096 and for a stream
+ *   that captures a CUDA graph.
+ */
+FLOWK_API flowk_status flowk_permute_tune(const void *src, const int64_t *src_strides, flowk_dtype src_dtype, void *dst,
+                                          const int64_t *dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                          const int64_t *shape, const int32_t *axes, double scale, int32_t max_trials,
+                                          double *modelled_us, double *measured_us, flowk_stream stream);
+
+/**
+ * Writes all remembered plans to a text file, one per line, in place of what the file had.
+ *
+ * Statuses: NULL_POINTER, INVALID_ARGUMENT (a path that cannot be written).
+ */
+FLOWK_API flowk_status flowk_plans_save(const char *path);
+
+/**
+ * Remembers the plans of a file that flowk_plans_save() has written, for the current device's kind of GPU.
+ *
+ * A plan of another GPU or another version of the library is ignored. `num_loaded` and `num_ignored` receive how many
+ * plans were taken and ignored; they may be NULL. If the environment variable FLOWK_PLANS names a file, the first call of
+ * a permute loads it, and fails as this function does.
+ * Statuses: NULL_POINTER, NO_DEVICE, INVALID_ARGUMENT (a file that cannot be read, or has a line that
+ *   flowk_plans_save() does not write; then no plan is taken).
+ */
+FLOWK_API flowk_status flowk_plans_load(const char *path, int32_t *num_loaded, int32_t *num_ignored);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * ELEMENTWISE

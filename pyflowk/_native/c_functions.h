@@ -27,6 +27,9 @@
   OTHER(flowk_permute_convert_explain) \
   LAUNCH(13, flowk_permute_many, n(0), p(1), p(2), n(3), p(4), p(5), n(6), n(7), p(8), p(9), d(10), p(11)) \
   OTHER(flowk_permute_many_explain) \
+  LAUNCH(15, flowk_permute_tune, p(0), p(1), n(2), p(3), p(4), n(5), n(6), p(7), p(8), d(9), n(10), p(11), p(12), p(13)) \
+  OTHER(flowk_plans_save) \
+  OTHER(flowk_plans_load) \
   OTHER(flowk_unary_op_name) \
   OTHER(flowk_binary_op_name) \
   OTHER(flowk_ternary_op_name) \
@@ -38,22 +41,22 @@
   OTHER(flowk_unary_op_result) \
   OTHER(flowk_binary_op_result) \
   OTHER(flowk_ternary_op_result) \
-  LAUNCH(26, flowk_unary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), n(7), p(8), d(9), d(10), p(11)) \
-  LAUNCH(27, flowk_binary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), n(10), p(11), p(12)) \
-  LAUNCH(28, flowk_ternary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), p(10), p(11), n(12), n(13), \
+  LAUNCH(29, flowk_unary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), n(7), p(8), d(9), d(10), p(11)) \
+  LAUNCH(30, flowk_binary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), n(10), p(11), p(12)) \
+  LAUNCH(31, flowk_ternary, n(0), p(1), p(2), n(3), p(4), p(5), n(6), p(7), p(8), n(9), p(10), p(11), n(12), n(13), \
         p(14), d(15), p(16)) \
   OTHER(flowk_unary_explain) \
   OTHER(flowk_binary_explain) \
   OTHER(flowk_ternary_explain) \
   OTHER(flowk_functor_plan) \
-  LAUNCH(33, flowk_prelu, p(0), p(1), p(2), i(3), i(4), i(5), n(6), n(7), p(8)) \
+  LAUNCH(36, flowk_prelu, p(0), p(1), p(2), i(3), i(4), i(5), n(6), n(7), p(8)) \
   OTHER(flowk_prelu_explain) \
   OTHER(flowk_prelu_backward_workspace_bytes) \
-  LAUNCH(36, flowk_prelu_backward, p(0), p(1), p(2), p(3), p(4), i(5), i(6), i(7), n(8), n(9), p(10), i(11), p(12)) \
+  LAUNCH(39, flowk_prelu_backward, p(0), p(1), p(2), p(3), p(4), i(5), i(6), i(7), n(8), n(9), p(10), i(11), p(12)) \
   OTHER(flowk_prelu_backward_explain) \
-  LAUNCH(38, flowk_masked_softmax, p(0), p(1), n(2), p(3), p(4), n(5), n(6), p(7), d(8), p(9), n(10), p(11)) \
+  LAUNCH(41, flowk_masked_softmax, p(0), p(1), n(2), p(3), p(4), n(5), n(6), p(7), d(8), p(9), n(10), p(11)) \
   OTHER(flowk_masked_softmax_explain) \
-  LAUNCH(40, flowk_masked_softmax_backward, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), n(8), p(9), d(10), p(11), \
+  LAUNCH(43, flowk_masked_softmax_backward, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), n(8), p(9), d(10), p(11), \
         n(12), p(13)) \
   OTHER(flowk_masked_softmax_backward_explain)
 // clang-format on

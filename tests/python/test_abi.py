@@ -51,6 +51,8 @@ CTYPES = {
     "const flowk_dtype *": c_types.Array,
     "flowk_functor_launch *": c_types.Array,
     "size_t *": c_types.SizePointer,
+    "double *": c_types.Array,
+    "int32_t *": c_types.Array,
     "const flowk_softmax_mask *": c_types.SoftmaxMaskPointer,
 }
 

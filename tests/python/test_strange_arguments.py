@@ -72,6 +72,10 @@ NOT_CALLS = (
     "ElementwiseKernel",
     "explain",
     "prepare",
+    "Tuning",
+    "load_plans",
+    "save_plans",
+    "tune",
     "from_dlpack",
 )
 FUNCTIONS = sorted(set(pyflowk._MODULE_OF) - set(NOT_CALLS))

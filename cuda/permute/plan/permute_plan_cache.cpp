@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "permute/plan/permute_plan_cache.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+
+#include "permute/plan/measured_plans.h"
 
 namespace flowk::permute {
 
 static_assert(sizeof(PlanCache) < 100000);
 
-PlanCache::Key::Key(const PermuteProblem& problem, const Device& device) {
+PlanKey::PlanKey(const PermuteProblem& problem, const Device& device) {
   const auto add = [&](const void* from, size_t bytes) {
-    std::memcpy(reinterpret_cast<unsigned char*>(words) + num_bytes, from, bytes);
-    num_bytes += bytes;
+    std::memcpy(words + num_words, from, bytes);
+    num_words += bytes / sizeof(int64_t);
   };
   uint64_t numbers = 0;
   for (const int64_t number : {int64_t{problem.unit_bytes}, int64_t{problem.dst_unit_bytes},
@@ -23,19 +27,26 @@ PlanCache::Key::Key(const PermuteProblem& problem, const Device& device) {
   add(&device, sizeof(device));
   for (const int64_t* dims : {problem.extents, problem.src_strides, problem.dst_strides})
     add(dims, sizeof(int64_t) * static_cast<size_t>(problem.rank));
+  set_hash();
+}
+
+void PlanKey::set_hash() {
   // FNV-1a over words, see http://www.isthe.com/chongo/tech/comp/fnv.
   hash = 0xcbf29ce484222325;
-  for (size_t i = 0; i < num_bytes / sizeof(int64_t); ++i)
-    hash = (hash ^ static_cast<uint64_t>(words[i])) * 0x100000001b3;
+  for (size_t i = 0; i < num_words; ++i) hash = (hash ^ static_cast<uint64_t>(words[i])) * 0x100000001b3;
   hash = (hash ^ hash >> 32) | 1;
 }
 
 const PermutePlan* PlanCache::find(const PermuteProblem& problem, const Device& device) {
-  if (problem.rank > max_rank_cached) return nullptr;
-  const Key key(problem, device);
+  if (problem.rank > PlanKey::max_key_rank) return nullptr;
+  if (version_ != measured_plans_version()) {
+    std::fill(std::begin(hashes_), std::end(hashes_), 0);
+    version_ = measured_plans_version();
+  }
+  const PlanKey key(problem, device);
   for (int i = 0; i < capacity; ++i) {
     Entry& entry = entries_[i];
-    if (hashes_[i] != key.hash || std::memcmp(entry.key.words, key.words, key.num_bytes) != 0) continue;
+    if (hashes_[i] != key.hash || !(entry.key == key)) continue;
     const ptrdiff_t src_step = problem.src - entry.src, dst_step = problem.dst - entry.dst;
     std::visit(
         [&](auto& chosen) {
@@ -53,9 +64,9 @@ const PermutePlan* PlanCache::find(const PermuteProblem& problem, const Device& 
 }
 
 PermutePlan* PlanCache::add(const PermuteProblem& problem, const Device& device) {
-  if (problem.rank > max_rank_cached) return &not_cached_;
+  if (problem.rank > PlanKey::max_key_rank) return &not_cached_;
   Entry& entry = entries_[oldest_];
-  entry.key = Key(problem, device);
+  entry.key = PlanKey(problem, device);
   entry.src = problem.src;
   entry.dst = problem.dst;
   hashes_[oldest_] = entry.key.hash;
@@ -65,12 +76,24 @@ PermutePlan* PlanCache::add(const PermuteProblem& problem, const Device& device)
 
 namespace {
 
+// The plan that was measured, if there is one, or the model's.
+void plan_as_measured(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
+  MeasuredTile measured;
+  const bool is_measured =
+      problem.rank <= PlanKey::max_key_rank && find_measured_plan(PlanKey(problem, device), &measured);
+  const bool is_planned =
+      is_measured && measured.src_choice >= 0 &&
+      plan_tile_candidate(problem, device, measured.src_choice, measured.dst_choice, plan) == TileCandidate::planned;
+  if (!is_planned) plan_problem(problem, device, plan);
+  plan->measured = measured;
+}
+
 const PermutePlan& cached_plan_of(const PermuteProblem& problem, const Device& device) {
   static thread_local PlanCache cache;
   const PermutePlan* found = cache.find(problem, device);
   if (found != nullptr) return *found;
   PermutePlan* plan = cache.add(problem, device);
-  plan_problem(problem, device, plan);
+  plan_as_measured(problem, device, plan);
   return *plan;
 }
 

@@ -2,6 +2,8 @@
 // The request as the planner sees it: fewest dimensions, widest unit, strides in bytes.
 #pragma once
 
+#include <vector>
+
 #include "permute/permute.h"
 
 namespace flowk::permute {
@@ -51,5 +53,15 @@ void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan*
 enum class TileCandidate { planned, no_box, out_of_range };
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
                                   PermutePlan* plan);
+
+// A tile that plan_tile() chooses from, and its predicted time.
+struct RankedTile {
+  int src_choice;
+  int dst_choice;
+  float cost;
+};
+
+// All tiles that plan_tile() chooses from, the one of least predicted time first; tile/permute_tile_search.cpp.
+std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& device);
 
 }  // namespace flowk::permute

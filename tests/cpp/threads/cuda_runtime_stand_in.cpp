@@ -2,6 +2,7 @@
 #include "cuda_runtime_stand_in.h"
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 using namespace stand_in;
@@ -11,6 +12,11 @@ static void let_others_run() { std::this_thread::sleep_for(std::chrono::microsec
 
 cudaError_t cudaGetDevice(int* device) {
   *device = current;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::strcpy(properties->name, "stand-in");
   return cudaSuccess;
 }
 

@@ -165,4 +165,17 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   return is_planned ? TileCandidate::planned : TileCandidate::no_box;
 }
 
+std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& device) {
+  TileSearch search;
+  make_search(problem, device, &search);
+  std::vector<RankedTile> tiles;
+  Tile tile;
+  for (int src = 0; src < search.src.num_choices; ++src)
+    for (int dst = 0; dst < search.dst.num_choices; ++dst)
+      if (make_tile(search, src, dst, max_tile_bytes, &tile)) tiles.push_back({src, dst, tile.cost});
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const RankedTile& a, const RankedTile& b) { return a.cost < b.cost; });
+  return tiles;
+}
+
 }  // namespace flowk::permute

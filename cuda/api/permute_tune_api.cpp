@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of measured plans: the planner's best tiles are timed, and the fastest is remembered.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "api/call.h"
+#include "api/permute_call.h"
+#include "core/stopwatch.h"
+#include "flowk/flowk.h"
+#include "permute/permute.h"
+#include "permute/plan/measured_plans.h"
+
+namespace flowk::api {
+using namespace permute;
+namespace {
+
+// A trial is `rounds` times the mean of some calls, which take round_us together; its time is the median. Another tile
+// is taken only if it is faster by more than min_gain. None of the three is measured.
+constexpr int rounds = 5;
+constexpr double round_us = 200;
+constexpr int max_calls_per_round = 20;
+constexpr double min_gain = 0.01;
+
+// A plan on trial: the model's own, or a tile.
+struct Trial {
+  PermutePlan plan;
+  int32_t src_choice = -1, dst_choice = -1;
+  double us[rounds] = {};
+  double median_us() {
+    std::nth_element(us, us + rounds / 2, us + rounds);
+    return us[rounds / 2];
+  }
+};
+
+// The model's plan, and the tiles of least predicted time with other plans.
+std::vector<Trial> find_trials(const PermuteProblem& problem, const Device& device, int32_t max_trials) {
+  std::vector<Trial> trials(1);
+  plan_problem(problem, device, &trials[0].plan);
+  if (trials[0].plan.tile() == nullptr || trials[0].plan.kernel() == PermuteKernel::strided_tile) return trials;
+  for (const RankedTile& tile : rank_tiles(problem, device)) {
+    if (static_cast<int32_t>(trials.size()) >= max_trials) break;
+    Trial trial;
+    trial.src_choice = tile.src_choice;
+    trial.dst_choice = tile.dst_choice;
+    const bool is_planned =
+        plan_tile_candidate(problem, device, tile.src_choice, tile.dst_choice, &trial.plan) == TileCandidate::planned;
+    const auto is_same = [&](const Trial& other) {
+      return other.plan.launch == trial.plan.launch && other.plan.mechanism == trial.plan.mechanism;
+    };
+    if (is_planned && std::none_of(trials.begin(), trials.end(), is_same)) trials.push_back(trial);
+  }
+  return trials;
+}
+
+// Times the trials in turn. `run` enqueues a plan.
+template <class Run>
+Status time_trials(const Run& run, flowk_stream stream, std::vector<Trial>* trials) {
+  Stopwatch stopwatch;
+  FLOWK_RETURN_IF_ERROR(stopwatch.open(stream));
+  const auto time_calls = [&](const Trial& trial, int num_calls, double* us) -> Status {
+    FLOWK_RETURN_IF_ERROR(stopwatch.start());
+    for (int i = 0; i < num_calls; ++i) FLOWK_RETURN_IF_ERROR(run(trial.plan));
+    FLOWK_RETURN_IF_ERROR(stopwatch.stop(us));
+    *us /= num_calls;
+    return {};
+  };
+  // The first call of a kernel loads it.
+  double us = 0;
+  for (const Trial& trial : *trials) FLOWK_RETURN_IF_ERROR(time_calls(trial, 1, &us));
+  FLOWK_RETURN_IF_ERROR(time_calls(trials->front(), 1, &us));
+  const int num_calls = std::clamp(static_cast<int>(round_us / std::max(us, 1.0)), 1, max_calls_per_round);
+  for (int round = 0; round < rounds; ++round)
+    for (Trial& trial : *trials) FLOWK_RETURN_IF_ERROR(time_calls(trial, num_calls, &trial.us[round]));
+  return {};
+}
+
+// Measures, and remembers the fastest plan.
+template <class Run>
+Status tune(const PermuteProblem& problem, const Device& device, int32_t max_trials, flowk_stream stream,
+            const Run& run, MeasuredTile* measured) {
+  std::vector<Trial> trials = find_trials(problem, device, max_trials);
+  for (const Trial& trial : trials) FLOWK_RETURN_IF_ERROR(check_grid("dst", trial.plan.launch));
+  FLOWK_RETURN_IF_ERROR(time_trials(run, stream, &trials));
+  *measured = {-1, -1, trials[0].median_us(), trials[0].median_us()};
+  for (Trial& trial : trials)
+    if (trial.median_us() < measured->measured_us && trial.median_us() < (1 - min_gain) * measured->modelled_us)
+      *measured = {trial.src_choice, trial.dst_choice, measured->modelled_us, trial.median_us()};
+  if (trials.size() == 1 || problem.rank > PlanKey::max_key_rank) return {};  // there is no choice to remember
+  char gpu[device_name_bytes];
+  FLOWK_RETURN_IF_ERROR(current_device_name(&gpu));
+  add_measured_plan(PlanKey(problem, device), gpu, *measured);
+  return {};
+}
+
+Status tune_request(const PermuteRequest& request, const Device& device, int32_t max_trials, flowk_stream stream,
+                    MeasuredTile* measured) {
+  PermuteProblem problem;
+  make_problem(request, &problem);
+  const auto run = [&](const PermutePlan& plan) { return run_permute(plan, stream); };
+  return tune(problem, device, max_trials, stream, run, measured);
+}
+
+Status tune_request(const PermuteConvertRequest& request, const Device& device, int32_t max_trials, flowk_stream stream,
+                    MeasuredTile* measured) {
+  PermuteProblem problem;
+  make_convert_problem(request, &problem);
+  PermuteConvertPlan whole{{}, conversion_of(request), problem.dst_unit_bytes, problem.in_double};
+  const auto run = [&](const PermutePlan& plan) {
+    whole.movement = plan;
+    return run_permute_convert(whole, stream);
+  };
+  return tune(problem, device, max_trials, stream, run, measured);
+}
+
+Status check_trials(int32_t max_trials) {
+  constexpr int32_t most = 4096;
+  if (max_trials >= 1 && max_trials <= most) return {};
+  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "max_trials = %d, must be in 1 ... %d", max_trials, most);
+}
+
+// A function of a file; `use` gets the device and its name.
+template <class Use>
+flowk_status use_plans_file(const char* path, Use use) {
+  return without_exceptions([&]() -> Status {
+    FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
+    Device device;
+    char gpu[device_name_bytes];
+    FLOWK_RETURN_IF_ERROR(current_device(&device));
+    FLOWK_RETURN_IF_ERROR(current_device_name(&gpu));
+    return use(device, gpu);
+  });
+}
+
+}  // namespace
+}  // namespace flowk::api
+
+using namespace flowk::api;
+
+extern "C" {
+
+flowk_status flowk_permute_tune(const void* src, const int64_t* src_strides, flowk_dtype src_dtype, void* dst,
+                                const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank, const int64_t* shape,
+                                const int32_t* axes, double scale, int32_t max_trials, double* modelled_us,
+                                double* measured_us, flowk_stream stream) {
+  const PermuteArguments arguments{src, src_strides, dst, dst_strides, rank, shape, axes};
+  MeasuredTile measured;
+  const auto check = [&](auto* request, PermuteTypes* types, bool* is_empty) -> flowk::core::Status {
+    FLOWK_RETURN_IF_ERROR(check_permute_types(types));
+    FLOWK_RETURN_IF_ERROR(check_trials(max_trials));
+    request->src = src;
+    request->dst = dst;
+    return check_permute(arguments, types->src_info, types->dst_info, &request->shape, is_empty);
+  };
+  PermuteTypes types{src_dtype, dst_dtype, scale};
+  const auto plan_and_use = [&](const auto& request, const flowk::core::Device& device) {
+    return tune_request(request, device, max_trials, stream, &measured);
+  };
+  flowk_status status;
+  if (types.is_plain_move()) {
+    status = check_plan_run<flowk::permute::PermuteRequest>(
+        stream,
+        [&](flowk::permute::PermuteRequest* request, bool* is_empty) -> flowk::core::Status {
+          FLOWK_RETURN_IF_ERROR(check(request, &types, is_empty));
+          request->element_bytes = types.src_info.element_bytes;
+          return {};
+        },
+        plan_and_use);
+  } else {
+    status = check_plan_run<flowk::permute::PermuteConvertRequest>(
+        stream,
+        [&](flowk::permute::PermuteConvertRequest* request, bool* is_empty) -> flowk::core::Status {
+          request->src_dtype = src_dtype;
+          request->dst_dtype = dst_dtype;
+          request->scale = scale;
+          return check(request, &types, is_empty);
+        },
+        plan_and_use);
+  }
+  if (status != FLOWK_STATUS_SUCCESS) return status;
+  if (modelled_us != nullptr) *modelled_us = measured.modelled_us;
+  if (measured_us != nullptr) *measured_us = measured.measured_us;
+  return status;
+}
+
+flowk_status flowk_plans_save(const char* path) {
+  return without_exceptions([&]() -> flowk::core::Status {
+    FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
+    return flowk::permute::save_measured_plans(path);
+  });
+}
+
+flowk_status flowk_plans_load(const char* path, int32_t* num_loaded, int32_t* num_ignored) {
+  return use_plans_file(path, [&](const flowk::core::Device& device, const char* gpu) -> flowk::core::Status {
+    int32_t loaded = 0, ignored = 0;
+    FLOWK_RETURN_IF_ERROR(flowk::permute::load_measured_plans(path, device, gpu, &loaded, &ignored));
+    if (num_loaded != nullptr) *num_loaded = loaded;
+    if (num_ignored != nullptr) *num_ignored = ignored;
+    return {};
+  });
+}
+
+}  // extern "C"
