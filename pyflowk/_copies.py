@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays.adapters.base import Geometry, Signature
 from ._arrays.dtypes import contiguous_strides, element_strides, element_type
-from ._arrays.kinds import Geometry, Signature
 from ._native.c_types import Int32Pointer, Int64Pointer
 from ._program import INPUT, OUTPUT, TEMP, Arg, Program, Step
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from ._arguments import integer_in
 from ._arrays import allocation
+from ._arrays.adapters.device import DEVICE_ARRAY
 from ._arrays.device_array import DeviceArray, checked_extents, choose_device
 from ._arrays.dtypes import contiguous_strides, element_type, numpy_dtype
-from ._arrays.kinds import ARRAYS
 from ._arrays.stream import hold_until_done, stream_handle
 from ._native import driver
 
@@ -153,7 +153,7 @@ def copy_async(
     if not driver.is_pinned(address):
         raise ValueError("the NumPy array is in pageable memory, must be of pyflowk.memory.pinned_empty()")
     handle = array.stream if stream is None else stream_handle(stream)
-    after = ARRAYS[DeviceArray].read(array, "x", handle)[-1]
+    after = DEVICE_ARRAY.read(array, "x", handle)[-1]
     with driver.current(array.device):
         to, source = (address, array.ptr) if host is dst else (array.ptr, address)
         driver.enqueue_copy(to, source, array.nbytes, handle)

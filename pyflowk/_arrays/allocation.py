@@ -2,14 +2,13 @@
 """The memory of DeviceArrays: where it comes from, what is counted, and what happens where there is no more.
 
 An Allocation owns the memory of one array and its views. Dropping it gives the memory back in the order of the stream
-that it was allocated on; calls on other streams make that one wait for their work first (kinds.py).
+that it was allocated on; calls on other streams make that one wait for their work first (adapters/device.py).
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
-from .stream import on_cupy_stream, on_torch_stream
+from .frameworks import ALLOCATORS, adapters_of
 
 # (bytes, device, stream) -> an object that owns as many bytes of the device's memory until it is dropped.
 Source = Callable[[int, int, int], Any]
@@ -211,20 +210,6 @@ def reserved_bytes(device: int) -> int:
 # ---- other sources --------------------------------------------------------------------------------------------------
 
 
-def _allocate_from_torch(num_bytes: int, device: int, stream: int) -> Any:
-    torch = sys.modules["torch"]
-    with on_torch_stream(stream, device):
-        return torch.empty(num_bytes, dtype=torch.uint8, device=f"cuda:{device}")
-
-
-def _allocate_from_cupy(num_bytes: int, device: int, stream: int) -> Any:
-    with on_cupy_stream(stream, device):
-        return sys.modules["cupy"].cuda.alloc(num_bytes)
-
-
-FRAMEWORKS: dict[str, Source] = {"cupy": _allocate_from_cupy, "torch": _allocate_from_torch}
-
-
 def allocate_from_resource(resource: Any, num_bytes: int, device: int, stream: int) -> Any:
     """From a MemoryResource of cuda.core."""
     with driver.current(device):
@@ -237,10 +222,10 @@ def source_named(allocator: Any) -> Source | None:
     if allocator is None:
         return None
     if isinstance(allocator, str):
-        if allocator not in FRAMEWORKS:
-            raise ValueError(f"allocator = {allocator!r}, must be one of {', '.join(map(repr, FRAMEWORKS))}")
+        if allocator not in ALLOCATORS:
+            raise ValueError(f"allocator = {allocator!r}, must be one of {', '.join(map(repr, ALLOCATORS))}")
         import_module(allocator)
-        return FRAMEWORKS[allocator]
+        return adapters_of(allocator).allocate  # type: ignore[no-any-return]
     if hasattr(allocator, "allocate"):
         return functools.partial(allocate_from_resource, allocator)
     if not callable(allocator):

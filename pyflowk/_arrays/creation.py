@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._native import driver
+from .adapters.protocol import strided_memory_view
 from .device_array import DeviceArray, empty
 from .dtypes import contiguous_strides
-from .kinds import strided_memory_view
 from .stream import LEGACY_DEFAULT, hold_until_done, stream_handle
 
 if TYPE_CHECKING:

@@ -112,4 +112,15 @@ def make_capsule(
     return capsule
 
 
+def exchange_api(array_type: type) -> int | None:
+    """The address of the table of C functions of an array's type, as DLPack 1 has it; None if there is none."""
+    capsule = getattr(array_type, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    address = _capsule_pointer(capsule, b"dlpack_exchange_api")
+    major = c_uint32.from_address(address).value
+    reads_tensors = c_void_p.from_address(address + 16 + 3 * ctypes.sizeof(c_void_p)).value
+    return address if major == 1 and reads_tensors else None
+
+
 _MAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"

@@ -13,12 +13,15 @@ import numpy as np
 
 from .._arguments import shown
 from .._native.abi import DType
+from .frameworks import ADAPTERS
 
 # The names in NumPy, ml_dtypes and torch.
 _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "float8_e4m3fn"}
 _BY_NAME = {name: code for code, name in _NAMES.items()}
 # For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
+# Names of frameworks' dtypes whose arrays hold more than elements, such as torch.qint8, start with one of these.
+_OPAQUE = ("q", "bits")
 # All types, those that functions compute in, and what softmax and PReLU compute in.
 ALL_TYPES = tuple(DType)
 NUMBER_TYPES = tuple(code for code in DType if code < DType.COMPLEX64)
@@ -124,7 +127,12 @@ def _named_type(dtype: Any) -> DType | None:
         return dtype
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
-    return type_of_elements(dtype if type(dtype).__module__ == "torch" else numpy_dtype(dtype))
+    return type_of_elements(dtype if _is_framework_s(dtype) else numpy_dtype(dtype))
+
+
+def _is_framework_s(dtype: object) -> bool:
+    """Whether this is a dtype of a framework that has its own, and not an argument of np.dtype()."""
+    return type(dtype).__module__ in ADAPTERS and hasattr(dtype, "itemsize")
 
 
 @functools.lru_cache(maxsize=256)
@@ -149,7 +157,7 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
     """
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
-    if str(dtype).startswith(("torch.q", "torch.bits")):
+    if not isinstance(dtype, np.dtype) and str(dtype).rpartition(".")[2].startswith(_OPAQUE):
         raise TypeError(f"{name} has dtype {dtype}: its tensors hold more than elements, must be plain bytes")
     num_bytes = dtype.itemsize
     code = type_of_elements(dtype) or _BY_BYTES.get(num_bytes)

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,20 +35,6 @@ def stream_handle(stream: Any) -> int:
 def is_same_stream(first: int, second: int) -> bool:
     """Whether two handles name one stream: 0 and LEGACY_DEFAULT do."""
     return first == second or {first, second} == {0, LEGACY_DEFAULT}
-
-
-def on_torch_stream(stream: int, device: int) -> Any:
-    """A block whose allocations by torch belong to `stream`: freed memory is used again in its order."""
-    cuda = sys.modules["torch"].cuda
-    return cuda.stream(cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device=f"cuda:{device}"))
-
-
-@contextlib.contextmanager
-def on_cupy_stream(stream: int, device: int) -> Iterator[None]:
-    """on_torch_stream() for allocations by CuPy."""
-    cuda = sys.modules["cupy"].cuda
-    with cuda.Device(device), cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device):
-        yield
 
 
 _held: deque[tuple[int, Any]] = deque()

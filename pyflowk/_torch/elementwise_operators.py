@@ -15,14 +15,14 @@ from .._calls.roads import Road
 from .._elementwise import functions, with_parameters
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
-from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
-from .._elementwise.torch_promotion import default_dtype
+from .._elementwise.resolution import Op, Resolution
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import Request
 from . import gate
 from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, entry, keep, register, register_composite
+from .torch_promotion import ZeroDim, default_dtype, resolve_marked
 
 _OPERANDS: dict[Op, tuple[str, ...]] = {
     **dict.fromkeys((BinaryOp.RELU_GRAD, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD), ("dy", "x")),
@@ -81,7 +81,7 @@ def resolution_of(
     codes = [number_type(one.dtype, "an operand") for one in operands]
     ranks = ranks or [one.dim() for one in operands]
     kinds = tuple(_kind(code, not rank) for code, rank in zip(codes, ranks))
-    return resolve_torch(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
+    return resolve_marked(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
 
 
 def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
@@ -120,7 +120,7 @@ def _dtypes(
         else ZeroDim(number_type(kind, name))
         for kind, name in zip(kinds, names)
     )
-    types = resolve_torch(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
+    types = resolve_marked(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
     return tuple((dtype_like(code, torch.float32), dtype_like(number_as(code), torch.float32)) for code in types)
 
 

@@ -132,6 +132,19 @@ def _result(request: Request, outs: tuple[Any, ...]) -> Any:
         raise
 
 
+def require_alike(arrays: Sequence[Any]) -> None:
+    """Of permute_many: TypeError or ValueError if one is no tensor, or of another shape, dtype or device."""
+    x = arrays[0]
+    for i, one in enumerate(arrays):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
+        gate.require_plain_memory(one, f"xs[{i}]")
+        own, wanted = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
+        for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
+            if value != expected:
+                raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
+
+
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 
