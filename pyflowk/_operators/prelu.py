@@ -253,7 +253,11 @@ _BACKWARD = Operation(
 _BACKWARD_ROAD = Road(
     "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD.out_names, takes_outs=True
 )
-_WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library, adapter: library)
+_WORKSPACE = Operation(
+    *(("x", "alpha"), _plan_workspace),
+    context=lambda library, adapter: library,
+    operator="prelu_backward_workspace_bytes",
+)
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------

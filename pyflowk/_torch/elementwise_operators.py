@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -105,8 +105,7 @@ def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
     return result.reshape(()) if is_scalar else result
 
 
-@torch.compiler.assume_constant_result  # as its arguments are; or a compiled function would check all tables read here
-def _dtypes(
+def _find_dtypes(
     operator: str, names: tuple[str, ...], kinds: tuple[Any, ...], parameters: tuple[DType | type, ...]
 ) -> tuple[tuple[torch.dtype, torch.dtype], ...]:
     """Per operand the type that it must have, and the type in which a number is passed. A kind is (a tensor's dtype,
@@ -122,6 +121,11 @@ def _dtypes(
     )
     types = resolve_marked(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
     return tuple((dtype_like(code, torch.float32), dtype_like(number_as(code), torch.float32)) for code in types)
+
+
+# Its arguments are constants too. Otherwise a compiled function would check all tables that are read there.
+_dtypes: Callable[..., tuple[tuple[torch.dtype, torch.dtype], ...]]
+_dtypes = torch.compiler.assume_constant_result(_find_dtypes)
 
 
 def _kind(code: DType, has_no_dimensions: bool) -> DType | ZeroDim:

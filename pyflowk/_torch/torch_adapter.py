@@ -76,7 +76,8 @@ class TorchAdapter(ArrayAdapter):
     def register_type(self, array_type: type, cache: ProgramCache) -> None:
         api = exchange_api(array_type)
         if api is not None and gate.is_whole:
-            _watch(cache)
+            cache.watch(gate.WATCHERS, *gate.GATES)
+            cache.add_constant(torch.dtype)
             cache.add_type(array_type, BY_EXCHANGE_API, api, True, None)
 
     def maker(
@@ -110,6 +111,7 @@ def adapter_of(x: Any, name: str) -> TorchAdapter | None:
     """The adapter of a tensor, None for PyTorch's other objects."""
     if not isinstance(x, Tensor):
         return None
+    frameworks.trace_by(torch.compiler.is_dynamo_compiling)  # not in a trace, which has asked already
     return TorchAdapter() if gate.is_plain_type(type(x)) else TorchSubclassAdapter()
 
 
@@ -123,13 +125,6 @@ def _on_stream(stream: int, device: int) -> Any:
     """A block whose allocations by torch belong to `stream`: freed memory is used again in its order."""
     handle = 0 if stream == LEGACY_DEFAULT else stream
     return torch.cuda.stream(torch.cuda.ExternalStream(handle, device=f"cuda:{device}"))
-
-
-@functools.cache
-def _watch(cache: ProgramCache) -> None:
-    cache.watch(gate.WATCHERS, *gate.GATES)
-    cache.add_constant(torch.dtype)
-    frameworks.trace_by(torch.compiler.is_dynamo_compiling)
 
 
 torch_promotion.register()
