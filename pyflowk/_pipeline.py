@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._arrays import frameworks
-from ._arrays.adapters.base import ANYWHERE, After, ArrayAdapter, Extents, Geometry, Interceptor, Signature
+from ._arrays.adapters.base import ANYWHERE, After, AnyAdapter, ArrayAdapter, Extents, Geometry, Interceptor, Signature
 from ._arrays.adapters.numbers import LIST
 from ._arrays.adapters.numpy import NUMPY
 from ._arrays.device_array import empty
@@ -32,6 +32,7 @@ from ._arrays.registry import (
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
+from ._native.c_types import Library
 from ._native.errors import different_devices
 from ._program import Buffer, Memory, Program, explain, run
 
@@ -65,7 +66,7 @@ class Operation:
         parameters: tuple[str, ...] = (),
         out_names: tuple[str, ...] = ("out",),
         num_results: int | None = 1,
-        context: Callable[[Any, ArrayAdapter], Any] | None = None,
+        context: Callable[[Any, AnyAdapter], Any] | None = None,
         takes_numbers: bool = False,
         operator: str = "",
     ) -> None:
@@ -95,8 +96,8 @@ class Bound(NamedTuple):
 
     request: Request
     program: Program
-    library: Any
-    source: ArrayAdapter  # of the first array, and of the results
+    library: Library
+    source: AnyAdapter  # of the first array, and of the results
     x: Any  # the first array
     device: int | None
     stream: int
@@ -125,7 +126,7 @@ class Bound(NamedTuple):
             after(stream)
         num_results = request.operation.num_results
         if num_results == 1:
-            result = source.result(x, results[0]) if outs[0] is None else outs[0]
+            result: Any = source.result(x, results[0]) if outs[0] is None else outs[0]
             return result[()] if unwraps and outs[0] is None and result.ndim == 0 else result
         returned = [self._returned(results[index], index) for index in range(num_results or len(results))]
         return returned if num_results is None else tuple(returned)
@@ -144,7 +145,7 @@ class Bound(NamedTuple):
         temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
         return Memory(self.operands, outputs, temps)
 
-    def _like(self, buffer: Buffer) -> tuple[ArrayAdapter, Any]:
+    def _like(self, buffer: Buffer) -> tuple[AnyAdapter, Any]:
         """The adapter of a new array, and an array of its kind."""
         if buffer.like is None:
             return self.source, self.x
@@ -279,7 +280,7 @@ def _read_outs(
 
 
 def new_array(
-    adapter: ArrayAdapter, x: Any, shape: Extents, dtype: Any, order: Extents | None, device: int | None, stream: int
+    adapter: AnyAdapter, x: Any, shape: Extents, dtype: Any, order: Extents | None, device: int | None, stream: int
 ) -> tuple[Any, int]:
     """A new array like x, and its address; `order` as in Buffer."""
     if order is None:
@@ -288,7 +289,7 @@ def new_array(
     return adapter.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
 
 
-def temporary(adapter: ArrayAdapter, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+def temporary(adapter: AnyAdapter, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
     """(memory of at least that many bytes, its address, a multiple of 16). Dropped once the work is enqueued, it is
     used again in the order of `stream`."""
     if device is None:
@@ -321,14 +322,14 @@ def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
     return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
 
 
-def _require_numpy(source: ArrayAdapter, name: str) -> None:
+def _require_numpy(source: AnyAdapter, name: str) -> None:
     if source is not NUMPY:
         raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
 
 
 def _first_array(
     operation: Operation, inputs: tuple[Any, ...]
-) -> tuple[int, ArrayAdapter, tuple[Any, ...], tuple[Any, ...], list[tuple[str, Any]]] | None:
+) -> tuple[int, AnyAdapter, tuple[Any, ...], tuple[Any, ...], list[tuple[str, Any]]] | None:
     """(The index of the first input that is an array, its adapter, what was read of the numbers and lists before it:
     their pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are
     taken."""

@@ -66,7 +66,7 @@ class Allocation:
 
     __slots__ = ("_freed", "_num_bytes", "memory")
 
-    def __init__(self, memory: Any, num_bytes: int, freed: deque[int]) -> None:
+    def __init__(self, memory: object, num_bytes: int, freed: deque[int]) -> None:
         self.memory, self._num_bytes, self._freed = memory, num_bytes, freed
 
     def __del__(self) -> None:
@@ -130,7 +130,7 @@ def _out_of_memory(num_bytes: int, device: int, tally: Tally) -> str:
     )
 
 
-def address_of(memory: Any) -> int:
+def address_of(memory: object) -> int:
     """The address of memory that a Source gave: cuda.core's Buffer, CuPy's MemoryPointer, RMM's DeviceBuffer, a torch
     tensor."""
     for attribute in ("handle", "ptr", "data_ptr"):

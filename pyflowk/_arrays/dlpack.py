@@ -61,7 +61,7 @@ _STAND_INS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.comp
 class _Exported:
     """What NumPy's array of the memory stands on: it keeps the owner alive, and the strides."""
 
-    def __init__(self, owner: Any, strides: Any, interface: dict[str, Any]) -> None:
+    def __init__(self, owner: object, strides: object, interface: dict[str, object]) -> None:
         self.owner, self.strides, self.__array_interface__ = owner, strides, interface
 
 
@@ -74,7 +74,7 @@ def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
 
 
 def make_capsule(
-    owner: Any,
+    owner: object,
     pointer: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],

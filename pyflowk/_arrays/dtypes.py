@@ -7,13 +7,24 @@ import functools
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from .._arguments import shown
 from .._native.abi import DType
 from .frameworks import ADAPTERS
+
+D = TypeVar("D")
+
+
+class ElementDType(Protocol):
+    """A dtype of NumPy, or of a framework that has its own."""
+
+    @property
+    def itemsize(self) -> int: ...
+    def __hash__(self) -> int: ...
+
 
 # The names in NumPy, ml_dtypes and torch.
 _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "float8_e4m3fn"}
@@ -63,7 +74,7 @@ def dtype_named(name: str) -> DType | None:
 
 
 @functools.lru_cache(maxsize=256)
-def number_type(dtype: Any, name: str) -> DType:
+def number_type(dtype: ElementDType, name: str) -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.
 
     TypeError, which names the parameter `name`, where flowk computes with no such type.
@@ -75,7 +86,7 @@ def number_type(dtype: Any, name: str) -> DType:
 
 
 @functools.lru_cache(maxsize=256)
-def float_type(dtype: Any, name: str) -> DType:
+def float_type(dtype: ElementDType, name: str) -> DType:
     """number_type() for functions that compute in float16, bfloat16, float32 or float64."""
     code = type_of_elements(dtype)
     if code not in FLOAT_TYPES:
@@ -93,7 +104,7 @@ def softmax_results(code: DType) -> tuple[DType, ...]:
     return tuple(one for one in FLOAT_TYPES if one in coefficient_types(code) or code in coefficient_types(one))
 
 
-def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:
+def wrong_dtype(name: str, dtype: object, allowed: str) -> TypeError:
     """The exception for an array `name` of type `dtype`: what is allowed, and what to do where only the byte order is
     not."""
     text = f"{name} has dtype {dtype}, must be {allowed}"
@@ -108,7 +119,7 @@ def listed(codes: Iterable[DType]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
+def named_type(dtype: object, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
     """flowk's type that a caller asks for in the parameter `dtype`: a name, a DType, a dtype or scalar type of NumPy or
     ml_dtypes, or a dtype of torch. TypeError where it is not one of `allowed`."""
     try:
@@ -122,7 +133,7 @@ def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
 
 # By type too: a DType is equal to its number, which names none.
 @functools.lru_cache(maxsize=256, typed=True)
-def _named_type(dtype: Any) -> DType | None:
+def _named_type(dtype: object) -> DType | None:
     if isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, str) and dtype in _BY_NAME:
@@ -136,21 +147,22 @@ def _is_framework_s(dtype: object) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def type_of_elements(dtype: Any) -> DType | None:
+def type_of_elements(dtype: object) -> DType | None:
     """flowk's type with the name of a dtype of NumPy or a framework; None if there is none."""
     native = not isinstance(dtype, np.dtype) or dtype.isnative
     return _BY_NAME.get(str(dtype).rpartition(".")[2]) if native else None
 
 
-def dtype_like(code: DType, dtype: Any) -> Any:
+def dtype_like(code: DType, dtype: D) -> D:
     """The dtype of type `code` in the framework of `dtype`: NumPy, or a module that has its dtypes by name."""
-    if isinstance(dtype, np.dtype):
-        return dtype if dtype.name == _NAMES[code] else numpy_dtype(_NAMES[code])
-    return getattr(sys.modules[type(dtype).__module__], _NAMES[code])
+    if not isinstance(dtype, np.dtype):
+        result: D = getattr(sys.modules[type(dtype).__module__], _NAMES[code])
+        return result
+    return dtype if dtype.name == _NAMES[code] else cast(D, numpy_dtype(_NAMES[code]))
 
 
 @functools.lru_cache(maxsize=256)
-def element_type(dtype: Any, name: str) -> tuple[DType, int]:
+def element_type(dtype: ElementDType, name: str) -> tuple[DType, int]:
     """(The flowk type as which an element of `dtype` is moved, its bytes); `dtype` is NumPy's or torch's.
 
     TypeError, which names the parameter `name`, where the elements are not 1, 2, 4, 8 or 16 plain bytes.
@@ -166,7 +178,9 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
     return code, num_bytes
 
 
-def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...]:
+def element_strides(
+    dtype: ElementDType, shape: tuple[int, ...], strides: tuple[int, ...], name: str
+) -> tuple[int, ...]:
     """Strides in elements: torch counts in them, NumPy and all that carry its dtypes count bytes.
 
     ValueError where a stride is not a multiple of the element, as in a view of one field of a struct.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._native.abi import DType
-from .adapters.base import Adapter, ArrayAdapter, Interceptor
+from .adapters.base import Adapter, AnyAdapter, Interceptor
 from .adapters.device import DEVICE_ARRAY
 from .adapters.numbers import LIST, HostScalar, HostScalarAdapter, NoneAdapter, NumberAdapter, ScalarAdapter
 from .adapters.numpy import NUMPY
@@ -19,9 +19,9 @@ from .dtypes import number_type
 from .frameworks import ADAPTERS, adapters_of
 
 _NUMBER = NumberAdapter()
-ARRAYS: dict[type, ArrayAdapter] = {np.ndarray: NUMPY, DeviceArray: DEVICE_ARRAY}
+ARRAYS: dict[type, AnyAdapter] = {np.ndarray: NUMPY, DeviceArray: DEVICE_ARRAY}
 # The adapters of all operands: arrays, numbers and None.
-OPERANDS: dict[type, Adapter] = {
+OPERANDS: dict[type, Adapter[Any]] = {
     **ARRAYS,
     **dict.fromkeys((float, int, bool), _NUMBER),
     type(None): NoneAdapter(),
@@ -29,7 +29,7 @@ OPERANDS: dict[type, Adapter] = {
 }
 
 
-def array_adapter(x: Any, name: str) -> ArrayAdapter:
+def array_adapter(x: object, name: str) -> AnyAdapter:
     """The adapter of the array in parameter `name`, remembered for its type; TypeError if x is not an array."""
     adapter = ARRAYS.get(type(x))
     if adapter is None:
@@ -37,7 +37,7 @@ def array_adapter(x: Any, name: str) -> ArrayAdapter:
     return adapter
 
 
-def operand_adapter(x: Any, name: str) -> Adapter:
+def operand_adapter(x: object, name: str) -> Adapter[Any]:
     """array_adapter(), or the adapter of a number."""
     adapter = OPERANDS.get(type(x))
     if adapter is None and isinstance(x, (int, float, np.generic)):
@@ -45,12 +45,12 @@ def operand_adapter(x: Any, name: str) -> Adapter:
     return adapter or array_adapter(x, name)
 
 
-def operand_or_list_adapter(x: Any, name: str) -> Adapter:
+def operand_or_list_adapter(x: object, name: str) -> Adapter[Any]:
     """operand_adapter(), or the adapter of a list or tuple."""
     return LIST if isinstance(x, (list, tuple)) and type(x) not in OPERANDS else operand_adapter(x, name)
 
 
-def _find_adapter(x: Any, name: str) -> ArrayAdapter:
+def _find_adapter(x: object, name: str) -> AnyAdapter:
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: pass its data and its mask one by one")
     if isinstance(x, np.ndarray):
@@ -58,7 +58,7 @@ def _find_adapter(x: Any, name: str) -> ArrayAdapter:
     packages = (base.__module__.partition(".")[0] for base in type(x).__mro__)
     framework = next(filter(ADAPTERS.__contains__, packages), None)
     if framework is not None:
-        adapter: ArrayAdapter | None = adapters_of(framework).adapter_of(x, name)
+        adapter: AnyAdapter | None = adapters_of(framework).adapter_of(x, name)
         if adapter is not None:
             return adapter
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
@@ -69,7 +69,7 @@ def _find_adapter(x: Any, name: str) -> ArrayAdapter:
     raise TypeError(text)
 
 
-def interceptor_of(arrays: Iterable[Any]) -> Interceptor | None:
+def interceptor_of(arrays: Iterable[object]) -> Interceptor | None:
     """What makes a call that the framework of one of these arrays must see; None if there is none."""
     for index, array in enumerate(arrays):
         try:

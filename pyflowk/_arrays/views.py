@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _place(entry: Any, axis: int, extent: int) -> int:
     return place % extent
 
 
-def wanted_shape(size: int, shape: Sequence[Any]) -> Extents:
+def wanted_shape(size: int, shape: Sequence[SupportsIndex]) -> Extents:
     """The shape given to reshape(), with the extent that -1 stands for; ValueError where `size` elements do not fit."""
     try:
         extents = tuple(int(operator.index(extent)) for extent in shape)
@@ -113,7 +113,7 @@ def reshaped_strides(shape: Extents, strides: Extents, new: Extents, itemsize: i
     return tuple(result)
 
 
-def squeezed(shape: Extents, strides: Extents, axis: Any) -> tuple[Extents, Extents]:
+def squeezed(shape: Extents, strides: Extents, axis: int | tuple[int, ...] | None) -> tuple[Extents, Extents]:
     """Without the dimensions `axis`, each of extent 1; None: without all of extent 1."""
     rank = len(shape)
     if axis is None:

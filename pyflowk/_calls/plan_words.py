@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from .._arrays.adapters.base import ArrayAdapter
+from .._arrays.adapters.base import AnyAdapter
 from .._arrays.dtypes import contiguous_strides, dtype_like
 from .._arrays.registry import ARRAYS
 from .._elementwise.promotion import INTEGERS, parameter_value
@@ -143,7 +143,7 @@ def _new_arrays(bound: Bound, arrays: dict[Arg, int], kept: list[Any]) -> tuple[
     return tuple(made)
 
 
-def _maker(adapter: ArrayAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...]:
+def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...]:
     """What makes a new array: a function, its arguments (None: the first array) and options; or the address of its
     rank, shape and strides, for the exchange API's allocator."""
     shape, dtype, order, _ = buffer
@@ -158,7 +158,7 @@ def _maker(adapter: ArrayAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tu
     return functools.partial(_new, adapter, buffer), None, None, 0
 
 
-def _new(adapter: ArrayAdapter, buffer: Buffer, x: Any) -> Any:
+def _new(adapter: AnyAdapter, buffer: Buffer, x: Any) -> Any:
     stream = adapter.stream_of(x)
     *_, device, _ = adapter.read(x, "x", stream)
     return new_array(adapter, x, buffer.shape, buffer.dtype, buffer.order, device, stream)[0]

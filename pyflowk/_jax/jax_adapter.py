@@ -14,17 +14,19 @@ from .._arrays.adapters.protocol import ProtocolAdapter
 
 
 class JaxAdapter(ProtocolAdapter):
-    def read_out(self, x: Any, name: str, stream: int) -> Reading:
+    def read_out(self, x: object, name: str, stream: int) -> Reading:
         # No attribute of the array says so.
         raise ValueError(f"{name} is a JAX array, which is read-only, must be writable")
 
-    def result(self, x: Any, array: Any) -> Any:
+    def result(self, x: jax.Array, array: Any) -> jax.Array:
         if isinstance(array, np.ndarray) and array.dtype.isbuiltin == 2:  # of ml_dtypes
-            return jax.device_put(array, next(iter(x.devices())))
-        return jnp.from_dlpack(array)
+            result: jax.Array = jax.device_put(array, next(iter(x.devices())))
+        else:
+            result = jnp.from_dlpack(array)
+        return result
 
 
-def adapter_of(x: Any, name: str) -> JaxAdapter | None:
+def adapter_of(x: object, name: str) -> JaxAdapter | None:
     """The adapter of an array, None for JAX's other objects; TypeError for an array that JAX traces."""
     if isinstance(x, jax.core.Tracer):
         raise TypeError(f"{name} is traced by JAX: under jit, grad, vmap and their kin call pyflowk.jax's functions")

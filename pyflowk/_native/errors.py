@@ -13,11 +13,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Mapping, Sequence
 
 from .abi import Status
+from .c_types import Library
 from .operator_table import OPERATORS
 
 
@@ -58,7 +58,7 @@ _PYTHON_NAMES = {name: operator.c_names for operator in OPERATORS.values() for n
 _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 
 
-def error_of(library: ctypes.CDLL, status: int) -> FlowkError:
+def error_of(library: Library, status: int) -> FlowkError:
     """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
     message = library.flowk_last_error().decode(errors="replace")
     error = (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)

@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import abi, driver
-from .c_types import declare
+from .c_types import Library, declare
 from .errors import FlowkError
 
 FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so.1"}
 
 # The library that takes the arrays of a device (None: the host); filled by for_device().
-loaded: dict[int | None, Any] = {}
+loaded: dict[int | None, Library] = {}
 _opened: dict[str, ctypes.CDLL] = {}
 
 
-def for_device(device: int | None, name: str) -> Any:
+def for_device(device: int | None, name: str) -> Library:
     """The library for the array in parameter `name`, which is on `device` (None: the host).
 
     Raises TypeError where FLOWK_LIBRARY rules it out, FlowkError(NO_DEVICE) where no libflowk or no driver is found,
@@ -46,9 +46,9 @@ def for_device(device: int | None, name: str) -> Any:
             raise FlowkError(
                 abi.Status.NO_DEVICE, f"{name} is on device {device}, but {driver.device_count()} devices are found"
             )
-        library = open_backend(backend)
+        library = opened = open_backend(backend)
         if device is not None and driver.device_count() > 1:
-            library = _OnDevice(library, device)
+            library = _OnDevice(opened, device)
         loaded[device] = library
     return library
 
@@ -80,7 +80,7 @@ def _why_none(paths: list[str]) -> str:
     return "it was built without CUDA (libflowk_simt alone, for NumPy's arrays); " if is_there else ""
 
 
-def function_of(library: Any, name: str) -> Any:
+def function_of(library: Library, name: str) -> Any:
     """The C function that a library of for_device() calls."""
     return getattr(library._library if isinstance(library, _OnDevice) else library, name)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from .._arrays.adapters.base import (
     ArrayAdapter,
     Extents,
     Interceptor,
+    Maker,
     ProgramCache,
     Reading,
 )
@@ -25,7 +25,7 @@ from .._native import driver
 from . import gate, torch_promotion
 
 
-class TorchAdapter(ArrayAdapter):
+class TorchAdapter(ArrayAdapter[Tensor]):
     """torch.Tensor and torch.nn.Parameter."""
 
     @functools.cached_property
@@ -56,7 +56,9 @@ class TorchAdapter(ArrayAdapter):
     def read_out(self, x: Tensor, name: str, stream: int) -> Reading:
         return (*self.read(x, name, stream)[:5], lambda stream: gate.mark_written(x))
 
-    def empty(self, x: Tensor, shape: Extents, dtype: Any, device: Any, stream: int) -> tuple[Tensor, int]:
+    def empty(
+        self, x: Tensor, shape: Extents, dtype: torch.dtype, device: int | None, stream: int
+    ) -> tuple[Tensor, int]:
         if device is None or is_same_stream(stream, gate.current_raw_stream(device)):
             array = x.new_empty(shape, dtype=dtype)
         else:
@@ -80,9 +82,7 @@ class TorchAdapter(ArrayAdapter):
             cache.add_constant(torch.dtype)
             cache.add_type(array_type, BY_EXCHANGE_API, api, True, None)
 
-    def maker(
-        self, x: Tensor, shape: Extents, strides: Extents, dtype: Any
-    ) -> tuple[Callable[..., Tensor], tuple[Any, ...] | None, dict[str, Any] | None]:
+    def maker(self, x: Tensor, shape: Extents, strides: Extents, dtype: torch.dtype) -> Maker:
         """Not the exchange API's allocator: the storage of its tensors cannot be resized, and record_stream() does
         nothing there."""
         if (tuple(x.shape), x.stride(), x.dtype) == (shape, strides, dtype):
@@ -107,7 +107,7 @@ def interceptor() -> Interceptor:
     return road
 
 
-def adapter_of(x: Any, name: str) -> TorchAdapter | None:
+def adapter_of(x: object, name: str) -> TorchAdapter | None:
     """The adapter of a tensor, None for PyTorch's other objects."""
     if not isinstance(x, Tensor):
         return None

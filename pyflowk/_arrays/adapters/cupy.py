@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ..dlpack import exchange_api
 from ..stream import LEGACY_DEFAULT, is_same_stream
 from .base import BY_CUPY, ArrayAdapter, Extents, ProgramCache, Reading
 
 
-class CupyAdapter(ArrayAdapter):
+class CupyAdapter(ArrayAdapter[Any]):
     def __init__(self) -> None:
         cupy = sys.modules["cupy"]
         self._ndarray, self._current_stream = cupy.ndarray, cupy.cuda.get_current_stream
@@ -22,10 +24,14 @@ class CupyAdapter(ArrayAdapter):
         data = x.data
         return data.ptr, x.shape, x.strides, x.dtype, data.device_id, None
 
-    def empty(self, x: Any, shape: Extents, dtype: Any, device: int, stream: int) -> tuple[Any, int]:
+    def empty(self, x: Any, shape: Extents, dtype: np.dtype, device: int | None, stream: int) -> tuple[Any, int]:
+        assert device is not None
         with x.device if is_same_stream(stream, self.stream_of(x)) else _on_stream(stream, device):
             array = self._ndarray(shape, dtype)
         return array, array.data.ptr
+
+    def transposed(self, array: Any, axes: Extents) -> Any:
+        return array.transpose(axes)
 
     def stream_of(self, x: Any) -> int:
         return int(self._current_stream().ptr)
@@ -45,7 +51,7 @@ def _on_stream(stream: int, device: int) -> Iterator[None]:
         yield
 
 
-def adapter_of(x: Any, name: str) -> CupyAdapter | None:
+def adapter_of(x: object, name: str) -> CupyAdapter | None:
     """The adapter of an array, None for CuPy's other objects."""
     return CupyAdapter() if isinstance(x, sys.modules["cupy"].ndarray) else None
 

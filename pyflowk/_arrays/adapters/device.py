@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from ..._native import driver
 from ..device_array import DeviceArray, empty
@@ -11,14 +11,16 @@ from ..stream import LEGACY_DEFAULT
 from .base import After, ArrayAdapter, Extents, Reading
 
 
-class DeviceArrayAdapter(ArrayAdapter):
+class DeviceArrayAdapter(ArrayAdapter[DeviceArray]):
     follows_current_stream = False
 
     def read(self, x: DeviceArray, name: str, stream: int) -> Reading:
         after = None if (stream or LEGACY_DEFAULT) == x.stream else _join(x, stream)
         return x.ptr, x.shape, x.strides, x.dtype, x.device, after
 
-    def empty(self, x: Any, shape: Extents, dtype: Any, device: int, stream: int) -> tuple[DeviceArray, int]:
+    def empty(
+        self, x: object, shape: Extents, dtype: np.dtype, device: int | None, stream: int
+    ) -> tuple[DeviceArray, int]:
         array = empty(shape, dtype, device=device, stream=stream)
         return array, array.ptr
 

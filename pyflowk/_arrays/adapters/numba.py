@@ -13,7 +13,7 @@ from .protocol import ProtocolAdapter
 
 
 class NumbaAdapter(ProtocolAdapter):
-    def result(self, x: Any, array: Any) -> Any:
+    def result(self, x: Any, array: Any) -> object:
         return sys.modules["numba.cuda"].as_cuda_array(array) if isinstance(array, DeviceArray) else array
 
     def register_type(self, array_type: type, cache: ProgramCache) -> None:
@@ -22,6 +22,6 @@ class NumbaAdapter(ProtocolAdapter):
             cache.add_type(array_type, BY_NUMBA, 0, False, memory)
 
 
-def adapter_of(x: Any, name: str) -> NumbaAdapter | None:
+def adapter_of(x: object, name: str) -> NumbaAdapter | None:
     """The adapter of an array, None for Numba's other objects."""
     return NumbaAdapter() if hasattr(x, "__cuda_array_interface__") else None

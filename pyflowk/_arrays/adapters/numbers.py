@@ -14,14 +14,14 @@ from .base import ANYWHERE, Adapter, NumberReading, Reading
 from .numpy import NUMPY
 
 
-class NumberAdapter(Adapter):
+class NumberAdapter(Adapter[float]):
     """A Python number. It is weak: its type gives way to the arrays'."""
 
     def read(self, x: float, name: str, stream: int) -> NumberReading:
         return x, None, None, x.__class__, ANYWHERE, None
 
 
-class ScalarAdapter(Adapter):
+class ScalarAdapter(Adapter[Any]):
     """A NumPy scalar, or an instance of a subclass of Python's numbers."""
 
     def read(self, x: Any, name: str, stream: int) -> NumberReading:
@@ -31,7 +31,7 @@ class ScalarAdapter(Adapter):
         return x, None, None, int if isinstance(x, int) else float, ANYWHERE, None
 
 
-class NoneAdapter(Adapter):
+class NoneAdapter(Adapter[None]):
     """None, for an operand that may be left out."""
 
     def read(self, x: None, name: str, stream: int) -> NumberReading:
@@ -45,17 +45,17 @@ class HostScalar(NamedTuple):
     code: DType
 
 
-class HostScalarAdapter(Adapter):
+class HostScalarAdapter(Adapter[HostScalar]):
     """HostScalar."""
 
     def read(self, x: HostScalar, name: str, stream: int) -> NumberReading:
         return x.value, None, None, x.code, ANYWHERE, None
 
 
-class ListAdapter(Adapter):
+class ListAdapter(Adapter[object]):
     """A list or tuple of numbers beside NumPy arrays: it is read as NumPy's array of it."""
 
-    def read(self, x: Any, name: str, stream: int) -> Reading:
+    def read(self, x: object, name: str, stream: int) -> Reading:
         try:
             array = np.asarray(x)
             number_type(array.dtype, name)

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..dtypes import contiguous_strides
-from .base import ArrayAdapter, Extents, Reading
+from .base import ArrayAdapter, Extents, Maker, Reading
 
 
-class NumpyAdapter(ArrayAdapter):
+class NumpyAdapter(ArrayAdapter[np.ndarray]):
     def read(self, x: np.ndarray, name: str, stream: int) -> Reading:
         return x.ctypes.data, x.shape, x.strides, x.dtype, None, None
 
@@ -20,14 +18,19 @@ class NumpyAdapter(ArrayAdapter):
             raise ValueError(f"{name} is read-only, must be writable")
         return self.read(x, name, stream)
 
-    def empty(self, x: Any, shape: Extents, dtype: Any, device: Any, stream: int) -> tuple[np.ndarray, int]:
+    def empty(
+        self, x: np.ndarray, shape: Extents, dtype: np.dtype, device: int | None, stream: int
+    ) -> tuple[np.ndarray, int]:
         array = np.empty(shape, dtype)
         return array, array.ctypes.data
 
-    def stream_of(self, x: Any) -> int:
+    def transposed(self, array: np.ndarray, axes: Extents) -> np.ndarray:
+        return array.transpose(axes)
+
+    def stream_of(self, x: np.ndarray) -> int:
         return 0
 
-    def maker(self, x: Any, shape: Extents, strides: Extents, dtype: Any) -> Any:
+    def maker(self, x: np.ndarray, shape: Extents, strides: Extents, dtype: np.dtype) -> Maker | None:
         return (np.empty, (shape, dtype), None) if strides == contiguous_strides(shape, 1) else None
 
 

@@ -22,7 +22,7 @@ from .numpy import NUMPY
 _HOST_DEVICE_TYPES = (1, 3, 11)  # DLDeviceType: CPU, CUDA pinned host, ROCm pinned host
 
 
-class ProtocolAdapter(ArrayAdapter):
+class ProtocolAdapter(ArrayAdapter[Any]):
     follows_current_stream = False
 
     def read(self, x: Any, name: str, stream: int) -> Reading:
@@ -38,13 +38,15 @@ class ProtocolAdapter(ArrayAdapter):
             raise ValueError(f"{name} is read-only, must be writable")
         return _reading(view)
 
-    def empty(self, x: Any, shape: Extents, dtype: Any, device: int | None, stream: int) -> tuple[Any, int]:
+    def empty(self, x: Any, shape: Extents, dtype: np.dtype, device: int | None, stream: int) -> tuple[Any, int]:
         if device is None:
             return NUMPY.empty(x, shape, dtype, device, stream)
         return DEVICE_ARRAY.empty(x, shape, dtype, device, stream)
 
     def transposed(self, array: Any, axes: Extents) -> Any:
-        return (DEVICE_ARRAY if isinstance(array, DeviceArray) else NUMPY).transposed(array, axes)
+        if isinstance(array, DeviceArray):
+            return DEVICE_ARRAY.transposed(array, axes)
+        return NUMPY.transposed(array, axes)
 
     def stream_of(self, x: Any) -> int:
         return LEGACY_DEFAULT
