@@ -10,7 +10,7 @@ import numpy as np
 
 
 def integer(value: SupportsIndex, name: str) -> int:
-    """operator.index(value) of the argument `name`; TypeError where it is no integer, as 2.0 is not."""
+    """operator.index(value) of the argument `name`; TypeError if it is no integer, as 2.0 is not."""
     try:
         return int(operator.index(value))  # of True, index() is True
     except TypeError as error:
@@ -18,7 +18,7 @@ def integer(value: SupportsIndex, name: str) -> int:
 
 
 def integer_in(value: SupportsIndex, name: str, smallest: int, largest: int, largest_text: str = "") -> int:
-    """integer() in smallest ... largest; ValueError where it is outside."""
+    """integer() in smallest ... largest; ValueError if it is outside."""
     number = integer(value, name)
     if not smallest <= number <= largest:
         raise ValueError(f"{name} = {shown(number)}, must be in {smallest} ... {largest_text or largest}")
@@ -26,7 +26,7 @@ def integer_in(value: SupportsIndex, name: str, smallest: int, largest: int, lar
 
 
 def axis_of(axis: SupportsIndex, name: str, rank: int) -> int:
-    """The dimension that the argument `name` names of x, counted from the first; ValueError where x has no such one."""
+    """The dimension that the argument `name` names of x, counted from the first; ValueError if x has no such one."""
     found = integer(axis, name)
     if not -rank <= found < rank:
         raise ValueError(f"{name} = {shown(found)}, x has {rank} dimensions: must be in {-rank} ... {rank - 1}")
@@ -56,7 +56,7 @@ def number(value: Any, name: str) -> float:
 
 
 def shown(value: object) -> str:
-    """`value` in an error: its repr, cut where it is long."""
+    """`value` in an error: its repr, cut if it is long."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ._arrays import frameworks
-from ._arrays.adapters.base import ANYWHERE, After, AnyAdapter, ArrayAdapter, Extents, Geometry, Interceptor, Signature
+from ._arrays.adapters.base import ANYWHERE, After, AnyAdapter, ArrayAdapter, Geometry, Interceptor, Signature
 from ._arrays.adapters.numbers import LIST
 from ._arrays.adapters.numpy import NUMPY
 from ._arrays.device_array import empty
@@ -36,6 +36,9 @@ from ._native.c_types import Library
 from ._native.errors import different_devices
 from ._program import Buffer, Memory, Program, explain, run
 
+if TYPE_CHECKING:
+    from ._typing import Stream
+
 # Addresses of results and temporaries that are planned for but not allocated: past all memory, aligned as new arrays,
 # and inside the range of addresses that the library accepts.
 _UNALLOCATED = 1 << 58
@@ -52,7 +55,7 @@ class Operation:
     The attribute `plan` is that function with a cache. For speed it takes the geometry of all inputs as one flat tuple,
     (shape, strides, dtype, shape, strides, dtype, ...).
 
-    With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
+    With `takes_numbers` it also takes lists with NumPy arrays, and host arrays of rank 0 with arrays on a GPU.
     `operator` is the name of its operator in a framework that must see calls; "" if it has none.
     """
 
@@ -82,13 +85,13 @@ class Operation:
 
 
 class Request(NamedTuple):
-    """A call but for where it writes and on which stream: arrays, and where the plan takes them numbers or None;
+    """A call without its outputs and its stream: arrays, and if the plan takes them numbers or None;
     `options`, which the plan depends on besides; the values of the operation's parameters."""
 
     operation: Operation
-    inputs: tuple[Any, ...]
+    inputs: tuple[object, ...]
     options: Any = None
-    values: tuple[Any, ...] = ()
+    values: tuple[float, ...] = ()
 
 
 class Bound(NamedTuple):
@@ -102,7 +105,7 @@ class Bound(NamedTuple):
     device: int | None
     stream: int
     operands: tuple[Any, ...]  # the addresses of the inputs, or the numbers in their place, and the parameters
-    outs: tuple[Any, ...]  # the arrays that the caller gives, or None
+    outs: tuple[object, ...]  # the arrays that the caller gives, or None
     outputs: tuple[int | None, ...]  # their addresses
     afters: Sequence[After]  # to be called with the stream once the work is enqueued
     unwraps: bool = False  # NumPy scalars are given, and so is the result
@@ -113,8 +116,7 @@ class Bound(NamedTuple):
         results, outputs = list(outs), list(addresses)
         for index, buffer in enumerate(program.results):
             if results[index] is None and buffer is not None:
-                shape, dtype, order, _ = buffer
-                results[index], outputs[index] = new_array(*self._like(buffer), shape, dtype, order, device, stream)
+                results[index], outputs[index] = new_array(*self._like(buffer), buffer, device, stream)
         temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
         memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
         if program.launch is None:
@@ -145,24 +147,24 @@ class Bound(NamedTuple):
         temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
         return Memory(self.operands, outputs, temps)
 
-    def _like(self, buffer: Buffer) -> tuple[AnyAdapter, Any]:
+    def _like(self, buffer: Buffer) -> tuple[AnyAdapter, object]:
         """The adapter of a new array, and an array of its kind."""
         if buffer.like is None:
             return self.source, self.x
         like = self.request.inputs[buffer.like]
         return ARRAYS[type(like)], like
 
-    def _returned(self, array: Any, index: int) -> Any:
+    def _returned(self, array: object, index: int) -> object:
         if self.outs[index] is not None or array is None:
             return array
         adapter, model = self._like(self.program.results[index])  # type: ignore[arg-type]
         return adapter.result(model, array)
 
 
-def call(request: Request, outs: tuple[Any, ...] = (None,), stream: Any = None) -> Any:
+def call(request: Request, outs: tuple[object, ...] = (None,), stream: Stream | None = None) -> Any:
     """Runs a request. Returns the arrays of `outs`, or in the place of None new arrays of the first array's kind.
 
-    Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
+    Raises TypeError or ValueError if an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
@@ -170,19 +172,19 @@ def call(request: Request, outs: tuple[Any, ...] = (None,), stream: Any = None) 
     return call_now(request, outs, stream)
 
 
-def call_now(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
-    """call() where torch.compile does not trace it."""
+def call_now(request: Request, outs: tuple[object, ...], stream: Stream | None) -> Any:
+    """call(), if torch.compile does not trace it."""
     bound = bind(request, outs, stream)
     return bound.run() if isinstance(bound, Bound) else bound.by_operator(request, outs, stream)
 
 
-def bind_plan(request: Request, outs: tuple[Any, ...] = (None,)) -> Bound:
+def bind_plan(request: Request, outs: tuple[object, ...] = (None,)) -> Bound:
     """bind() for a plan alone, also of tensors that torch watches: it reads no element."""
     bound = frameworks.tracer if is_compiling() else bind(request, outs, None)
     return bound if isinstance(bound, Bound) else bound.bind_plan(request, outs)
 
 
-def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound | Interceptor:
+def bind(request: Request, outs: tuple[object, ...], stream: Stream | None) -> Bound | Interceptor:
     """Reads the arrays, chooses the stream, and finds or makes the Program: a Bound. If a framework must see the call,
     what makes it: the interceptor of that framework's adapter."""
     # Every call in Python takes this path, hence the one long function.
@@ -190,10 +192,10 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound | Interc
     names = operation.names
     x, name = inputs[0], names[0]
     source = ARRAYS.get(type(x))
-    pointers: tuple[Any, ...] = ()
-    geometry: tuple[Any, ...] = ()
+    pointers: tuple[object, ...] = ()
+    geometry: tuple[object, ...] = ()
     afters: list[After] = []
-    lists: list[tuple[str, Any]] = []
+    lists: list[tuple[str, After | None]] = []
     first = 0
     if source is None:
         found = _first_array(operation, inputs)
@@ -220,7 +222,7 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound | Interc
         afters.append(after)
     if lists:
         _require_numpy(source, lists[0][0])
-        afters.extend(after for _, after in lists)
+        afters.extend(after for _, after in lists if after)
     for index in range(first + 1, len(inputs)):
         operand = inputs[index]
         if operand is None:
@@ -260,9 +262,9 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Bound | Interc
 
 
 def _read_outs(
-    names: tuple[str, ...], outs: tuple[Any, ...], stream: int, name: str, device: int | None, afters: list[After]
+    names: tuple[str, ...], outs: tuple[object, ...], stream: int, name: str, device: int | None, afters: list[After]
 ) -> tuple[tuple[int | None, ...], tuple[Geometry | None, ...]]:
-    """The addresses and the geometries of what the caller gives to be written, beside array `name` on `device`."""
+    """The addresses and the geometries of the arrays that the caller gives to be written; `name` is on `device`."""
     outputs: list[int | None] = []
     geometries: list[Geometry | None] = []
     for out, out_name in zip(outs, names):
@@ -279,17 +281,16 @@ def _read_outs(
     return tuple(outputs), tuple(geometries)
 
 
-def new_array(
-    adapter: AnyAdapter, x: Any, shape: Extents, dtype: Any, order: Extents | None, device: int | None, stream: int
-) -> tuple[Any, int]:
-    """A new array like x, and its address; `order` as in Buffer."""
+def new_array(adapter: AnyAdapter, x: object, buffer: Buffer, device: int | None, stream: int) -> tuple[object, int]:
+    """A new array like x for a result, and its address."""
+    shape, dtype, order, _ = buffer
     if order is None:
         return adapter.empty(x, shape, dtype, device, stream)
     array, pointer = adapter.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
     return adapter.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
 
 
-def temporary(adapter: AnyAdapter, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+def temporary(adapter: AnyAdapter, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[object, int]:
     """(memory of at least that many bytes, its address, a multiple of 16). Dropped once the work is enqueued, it is
     used again in the order of `stream`."""
     if device is None:
@@ -303,7 +304,7 @@ def temporary(adapter: AnyAdapter, x: Any, num_bytes: int, device: int | None, s
 
 
 def require_arrays(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> None:
-    """TypeError where an input is a number or None. For plans of operations that take arrays only."""
+    """TypeError if an input is a number or None. For plans of operations that take arrays only."""
     for name, signature in zip(names, signatures):
         if not isinstance(signature, tuple):
             raise no_array(name, signature)
@@ -328,15 +329,15 @@ def _require_numpy(source: AnyAdapter, name: str) -> None:
 
 
 def _first_array(
-    operation: Operation, inputs: tuple[Any, ...]
-) -> tuple[int, AnyAdapter, tuple[Any, ...], tuple[Any, ...], list[tuple[str, Any]]] | None:
+    operation: Operation, inputs: tuple[object, ...]
+) -> tuple[int, AnyAdapter, tuple[object, ...], tuple[object, ...], list[tuple[str, After | None]]] | None:
     """(The index of the first input that is an array, its adapter, what was read of the numbers and lists before it:
     their pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are
     taken."""
     names = operation.names
-    pointers: list[Any] = []
-    geometry: list[Any] = []
-    lists: list[Any] = []
+    pointers: list[object] = []
+    geometry: list[object] = []
+    lists: list[tuple[str, After | None]] = []
     for index, (name, operand) in enumerate(zip(names, inputs)):
         adapter = OPERANDS.get(type(operand)) or operation.adapter_of(operand, name)
         if isinstance(adapter, ArrayAdapter):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of DeviceArrays: where it comes from, what is counted, and what happens where there is no more.
+"""The memory of DeviceArrays: where it comes from, what is counted, and what happens if there is no more.
 
 An Allocation owns the memory of one array and its views. Dropping it gives the memory back in the order of the stream
 that it was allocated on; calls on other streams make that one wait for their work first (adapters/device.py).
@@ -20,7 +20,7 @@ from .._native.abi import Status
 from .._native.errors import FlowkError
 from .frameworks import ALLOCATORS, adapters_of
 
-# (bytes, device, stream) -> an object that owns as many bytes of the device's memory until it is dropped.
+# (bytes, device, stream) -> an object that owns that many bytes of the device's memory until it is dropped.
 Source = Callable[[int, int, int], Any]
 
 
@@ -39,7 +39,7 @@ class Tally:
         self.limit: int | None = None
 
     def reserve(self, num_bytes: int) -> bool:
-        """Counts an allocation; False where the limit does not allow it."""
+        """Counts an allocation; False if the limit does not allow it."""
         with self._lock:
             self._settle()
             if self.limit is not None and self.used + num_bytes > self.limit:
@@ -90,8 +90,8 @@ def set_source(source: Source | None) -> None:
 
 
 def allocate(num_bytes: int, device: int, stream: int) -> tuple[Allocation, int]:
-    """(The owner of that much memory, its address). Where there is not enough, garbage is collected and the pool is
-    trimmed once; MemoryError where that does not help."""
+    """(The owner of that much memory, its address). If there is not enough, garbage is collected and the pool is
+    trimmed once; MemoryError if that does not help."""
     source, tally = _source or allocate_from_pool, tally_of(device)
     cause: Exception | None = None
     for is_last in (False, True):

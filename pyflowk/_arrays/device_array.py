@@ -43,7 +43,7 @@ class DeviceArray(ArrayOperators):
     Attributes
     ----------
     ptr : int
-        Address of the element with all indices 0; 0 where the array has no elements.
+        Address of the element with all indices 0; 0 if the array has no elements.
     shape : tuple of int
         Extents.
     strides : tuple of int
@@ -145,7 +145,7 @@ class DeviceArray(ArrayOperators):
         return self._view(0, shape, strides, self.dtype)
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The elements in C order in another shape, of which one extent may be -1: a view where the strides allow it,
+        """The elements in C order in another shape, of which one extent may be -1: a view if the strides allow it,
         else a copy."""
         given = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         new = views.wanted_shape(self.size, given)
@@ -216,7 +216,7 @@ class DeviceArray(ArrayOperators):
 
     def to_numpy(self) -> np.ndarray:
         """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
-        # Copies the bytes from the lowest address to the highest, and reorders them on the host where needed.
+        # Copies the bytes from the lowest address to the highest, and reorders them on the host if needed.
         reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape)] if self.size else []
         lowest = sum(reach for reach in reaches if reach < 0)
         num_bytes = sum(map(abs, reaches)) + self.dtype.itemsize if self.size else 0
@@ -286,7 +286,7 @@ def empty(
         Extents, each >= 0.
     dtype : dtype-like
         Any argument of ``np.dtype()``, with elements of 1, 2, 4, 8 or 16 bytes; "bfloat16", "float8_e4m3fn" and
-        "float8_e5m2" where ml_dtypes is installed.
+        "float8_e5m2" if ml_dtypes is installed.
     device : int, optional
         Ordinal of the GPU; by default the calling thread's current one.
     stream : int or stream object, optional

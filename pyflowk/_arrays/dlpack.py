@@ -66,7 +66,7 @@ class _Exported:
 
 
 def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
-    """(DLDataTypeCode, bits) of a dtype; BufferError where DLPack has no such type."""
+    """(DLDataTypeCode, bits) of a dtype; BufferError if DLPack has no such type."""
     code = _TYPE_CODES_BY_NAME.get(dtype.name, _TYPE_CODES.get(dtype.kind) if dtype.isnative else None)
     if code is None:
         raise BufferError(f"DLPack has no type for dtype {dtype}")
@@ -87,8 +87,8 @@ def make_capsule(
     Before NumPy 2.1 it is not versioned.
 
     NumPy makes the capsule, as of an array in host memory, and its fields are overwritten. The destructor and the
-    deleter are NumPy's, in C: they run with an exception pending, from any thread, and after the interpreter's end,
-    where functions of Python cannot.
+    deleter are NumPy's, in C: they run with an exception pending, from any thread, and after the interpreter's end.
+    Functions of Python cannot.
     """
     code, bits = dlpack_type(dtype)
     rank, itemsize = len(shape), dtype.itemsize

@@ -40,10 +40,10 @@ FLOAT_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
 def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
-    """np.dtype(dtype) of the argument `name`; names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package
+    """np.dtype(dtype) of the argument `name`; names of ml_dtypes ("bfloat16", "float8_e5m2") work if that package
     is installed.
 
-    TypeError where there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
+    TypeError if there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
     """
     try:
         found: np.dtype[Any] = np.dtype(dtype)
@@ -69,7 +69,7 @@ def dtype_name(code: DType) -> str:
 
 
 def dtype_named(name: str) -> DType | None:
-    """The type of that name; None where there is none."""
+    """The type called `name`; None if there is none."""
     return _BY_NAME.get({"float8_e4m3": "float8_e4m3fn", "float": "float64", "int": "int64"}.get(name, name))
 
 
@@ -77,7 +77,7 @@ def dtype_named(name: str) -> DType | None:
 def number_type(dtype: ElementDType, name: str) -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.
 
-    TypeError, which names the parameter `name`, where flowk computes with no such type.
+    TypeError, which names the parameter `name`, if flowk does not compute with that type.
     """
     code = type_of_elements(dtype)
     if code is None or code >= DType.COMPLEX64:
@@ -105,8 +105,8 @@ def softmax_results(code: DType) -> tuple[DType, ...]:
 
 
 def wrong_dtype(name: str, dtype: object, allowed: str) -> TypeError:
-    """The exception for an array `name` of type `dtype`: what is allowed, and what to do where only the byte order is
-    not."""
+    """The exception for an array `name` of type `dtype`: what is allowed, and what to do if only the byte order is
+    wrong."""
     text = f"{name} has dtype {dtype}, must be {allowed}"
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in _BY_NAME:
         text += f": NumPy's {name}.astype({dtype.name!r}) has this machine's byte order"
@@ -121,7 +121,7 @@ def listed(codes: Iterable[DType]) -> str:
 
 def named_type(dtype: object, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
     """flowk's type that a caller asks for in the parameter `dtype`: a name, a DType, a dtype or scalar type of NumPy or
-    ml_dtypes, or a dtype of torch. TypeError where it is not one of `allowed`."""
+    ml_dtypes, or a dtype of torch. TypeError if it is not one of `allowed`."""
     try:
         code = None if isinstance(dtype, np.generic) else _named_type(dtype)
     except (TypeError, ValueError):  # an argument that cannot be hashed, a list for example, is none of these
@@ -165,7 +165,7 @@ def dtype_like(code: DType, dtype: D) -> D:
 def element_type(dtype: ElementDType, name: str) -> tuple[DType, int]:
     """(The flowk type as which an element of `dtype` is moved, its bytes); `dtype` is NumPy's or torch's.
 
-    TypeError, which names the parameter `name`, where the elements are not 1, 2, 4, 8 or 16 plain bytes.
+    TypeError, which names the parameter `name`, if the elements are not 1, 2, 4, 8 or 16 plain bytes.
     """
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
@@ -181,9 +181,9 @@ def element_type(dtype: ElementDType, name: str) -> tuple[DType, int]:
 def element_strides(
     dtype: ElementDType, shape: tuple[int, ...], strides: tuple[int, ...], name: str
 ) -> tuple[int, ...]:
-    """Strides in elements: torch counts in them, NumPy and all that carry its dtypes count bytes.
+    """Strides in elements: torch counts elements; NumPy, and arrays with its dtypes, count bytes.
 
-    ValueError where a stride is not a multiple of the element, as in a view of one field of a struct.
+    ValueError if a stride is not a multiple of the element, as in a view of one field of a struct.
     """
     if not isinstance(dtype, np.dtype):
         return strides
@@ -197,7 +197,7 @@ def element_strides(
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of C order, in units of 1 / `itemsize` elements: bytes, or elements where `itemsize` is 1."""
+    """Strides of C order, in units of 1 / `itemsize` elements: bytes, or elements if `itemsize` is 1."""
     strides = [itemsize] * len(shape)
     for dimension in range(len(shape) - 1, 0, -1):
         strides[dimension - 1] = strides[dimension] * max(shape[dimension], 1)

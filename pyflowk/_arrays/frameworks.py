@@ -63,7 +63,7 @@ def _ask_frameworks() -> bool:
 
 
 is_compiling = _find_is_traced() or _ask_frameworks
-"""Does torch.compile trace this call?"""
+"""Whether torch.compile traces this call."""
 
 
 def __getattr__(name: str) -> Interceptor:

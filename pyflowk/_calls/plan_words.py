@@ -161,4 +161,4 @@ def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tupl
 def _new(adapter: AnyAdapter, buffer: Buffer, x: Any) -> Any:
     stream = adapter.stream_of(x)
     *_, device, _ = adapter.read(x, "x", stream)
-    return new_array(adapter, x, buffer.shape, buffer.dtype, buffer.order, device, stream)[0]
+    return new_array(adapter, x, buffer, device, stream)[0]

@@ -6,7 +6,7 @@
 - `FlowkValueError`, both a FlowkError and a ValueError: a value that the caller passed causes the status
   (INVALID_ARGUMENT to SIZE_OVERFLOW), or `axes` is not a permutation.
 - `ValueError`, `TypeError`: errors that only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
-  different devices, a host array beside a device array, an object that is not an array.
+  different devices, a host array with a device array, an object that is not an array.
 - `OverflowError`: a number outside the range of its type. `MemoryError`: an array that does not fit. `ImportError`: a
   missing package, or no libflowk_simt.
 """

@@ -9,7 +9,7 @@ without dimensions float16. Functions that only floats have compute integers and
 In a comparison or logical operation, a tensor without dimensions or a NumPy scalar of a wider float type is rounded to
 the type that they all come to first, as PyTorch does: float16 tensors compare with float16 values.
 
-Of PyTorch's own results these are not given: pow, neg, square and others of integers or bool where flowk.h has no such
+Some of PyTorch's results are not given: pow, neg, square and others of integers or bool, for which flowk.h has no
 operation. They raise TypeError.
 """
 

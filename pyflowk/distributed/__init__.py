@@ -51,7 +51,7 @@ def empty(
     dtype : torch.dtype, optional
         By default torch.get_default_dtype().
     device : optional
-        By default the current CUDA device where torch has one, else the CPU.
+        By default the current CUDA device if torch has one, else the CPU.
     group : process group, optional
         By default the default group.
 

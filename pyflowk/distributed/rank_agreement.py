@@ -132,7 +132,7 @@ def _check_out(out: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> None:
 
 
 def _disagreement(told: list[_Arguments]) -> Exception | None:
-    """The exception that every rank raises, or None where all agree."""
+    """The exception that every rank raises, or None if all agree."""
     for rank, one in enumerate(told):
         if one.error:
             return ValueError(f"rank {rank}: {one.error}")

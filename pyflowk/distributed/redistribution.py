@@ -69,10 +69,10 @@ def redistribute(
     Raises
     ------
     ValueError, TypeError
-        On every rank before anything moves, where a rank's arguments are wrong or differ from another's: shape, axes,
+        On every rank before anything moves, if a rank's arguments are wrong or differ from another's: shape, axes,
         dimensions, types, kind of device, scale, `out`. With `extent` on this rank alone, for its own arguments.
     RuntimeError
-        Of torch, when the group's timeout is over, where a rank does not take part. With the fused transport the GPU
+        Of torch, when the group's timeout is over, if a rank does not take part. With the fused transport the GPU
         waits: the error comes when the program next waits for the GPU, which then takes no more work of this process.
 
     Notes

@@ -104,13 +104,13 @@ def _objection(places: list[tuple[str, int]], own: int) -> str:
 
 # The group and torch's handle of every tensor of empty() that lives, by the address of its storage.
 _handles: dict[int, tuple[weakref.ref[dist.ProcessGroup], Any]] = {}
-# Calls that are made again, by everything that they depend on: redistribution.py. Emptied where memory comes or goes.
+# Calls that may be made again, by everything that they depend on: redistribution.py. Emptied when memory comes or goes.
 fused_calls: dict[Hashable, FusedCall] = {}
 _MAX_FUSED_CALLS = 256
 
 
 def symmetric_empty(num_bytes: int, group: dist.ProcessGroup, device: torch.device) -> torch.Tensor:
-    """Uninitialised bytes in symmetric memory, as many on every rank. Collective."""
+    """Uninitialised bytes in symmetric memory, the same number on every rank. Collective."""
     import torch.distributed._symmetric_memory as symmetric_memory
 
     memory = symmetric_memory.empty(max(num_bytes, 16), dtype=torch.uint8, device=device)
@@ -135,7 +135,7 @@ def remember(key: Hashable, exchange: Exchange, x: torch.Tensor, out: torch.Tens
 
 
 def _handle_of(out: torch.Tensor, group: dist.ProcessGroup) -> Any:
-    """torch's handle of the symmetric memory of `out`; None where the peers cannot write into it."""
+    """torch's handle of the symmetric memory of `out`; None if the peers cannot write into it."""
     owner, handle = _handles.get(out.untyped_storage().data_ptr(), (None, None))
     return handle if owner is not None and owner() is group and out.is_contiguous() else None
 
@@ -221,7 +221,7 @@ def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
 def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_pieces: int = _MAX_PIECES) -> None:
     layout, rank = exchange.layout, exchange.rank
     joined = layout.joined_dim
-    # What goes to every peer, and where what comes from it belongs; both in the order of the result's dimensions.
+    # The part for every peer, and the place of the part from it; both in the order of the result's dimensions.
     parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
     places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
     same_order = tuple(range(len(layout.axes)))

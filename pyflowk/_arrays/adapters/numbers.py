@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers, None, and lists beside NumPy arrays."""
+"""Numbers, None, and lists in calls on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoneAdapter(Adapter[None]):
 
 
 class HostScalar(NamedTuple):
-    """A host array of rank 0 beside arrays on a GPU: a number of the array's type."""
+    """A host array of rank 0 in a call on arrays on a GPU: a number of the array's type."""
 
     value: float
     code: DType
@@ -53,7 +53,7 @@ class HostScalarAdapter(Adapter[HostScalar]):
 
 
 class ListAdapter(Adapter[object]):
-    """A list or tuple of numbers beside NumPy arrays: it is read as NumPy's array of it."""
+    """A list or tuple of numbers in a call on NumPy arrays: it is read as NumPy's array of it."""
 
     def read(self, x: object, name: str, stream: int) -> Reading:
         try:
