@@ -11,6 +11,7 @@ import numpy as np
 
 from .._arrays.adapters.base import Reading
 from .._arrays.adapters.protocol import ProtocolAdapter
+from . import jax_names as names
 
 
 class JaxAdapter(ProtocolAdapter):
@@ -28,6 +29,6 @@ class JaxAdapter(ProtocolAdapter):
 
 def adapter_of(x: object, name: str) -> JaxAdapter | None:
     """The adapter of an array, None for JAX's other objects; TypeError for an array that JAX traces."""
-    if isinstance(x, jax.core.Tracer):
+    if names.Tracer is not None and isinstance(x, names.Tracer):
         raise TypeError(f"{name} is traced by JAX: under jit, grad, vmap and their kin call pyflowk.jax's functions")
     return JaxAdapter() if isinstance(x, jax.Array) else None
