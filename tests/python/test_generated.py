@@ -72,7 +72,7 @@ def test_a_user_s_program_and_pyflowk_pass_mypy_strict(tmp_path: Path) -> None:
     # Silent about the modules that these import, as mypy is about installed packages.
     mypy = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}"]
     run(*mypy, "typed_user.py", MYPYPATH=str(ROOT))
-    # pyflowk and the tools, without what needs packages that have no types, and the files of a framework that is absent.
+    # pyflowk and the tools, without what needs packages that have no types, and without files of absent frameworks.
     exclude = r"tools/(flowk_build|release_wheel)"
     if not all(map(importlib.util.find_spec, ("torch", "jax"))):
         exclude += r"|pyflowk/(_torch|_jax|distributed)/|pyflowk/(torch|jax)\.py"
