@@ -138,10 +138,10 @@ def _named_type(dtype: object) -> DType | None:
         return dtype
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
-    return type_of_elements(dtype if _is_framework_s(dtype) else numpy_dtype(dtype))
+    return type_of_elements(dtype if _is_framework_dtype(dtype) else numpy_dtype(dtype))
 
 
-def _is_framework_s(dtype: object) -> bool:
+def _is_framework_dtype(dtype: object) -> bool:
     """Whether this is a dtype of a framework that has its own, and not an argument of np.dtype()."""
     return type(dtype).__module__ in ADAPTERS and hasattr(dtype, "itemsize")
 

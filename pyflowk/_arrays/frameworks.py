@@ -53,16 +53,17 @@ def trace_by(is_traced: Callable[[], bool]) -> None:
     _is_traced = is_traced
 
 
-def _find_is_traced() -> Callable[[], bool] | None:
-    return next(filter(None, (attribute_of(*one) for one in _TRACES.items())), None)
-
-
 def _ask_frameworks() -> bool:
-    is_traced = _is_traced or _find_is_traced()
-    return is_traced is not None and bool(is_traced())
+    if _is_traced is not None:
+        return _is_traced()
+    for framework, path in _TRACES.items():
+        is_traced = attribute_of(framework, path)
+        if is_traced is not None and is_traced():
+            return True
+    return False
 
 
-is_compiling = _find_is_traced() or _ask_frameworks
+is_compiling = next(filter(None, (attribute_of(*one) for one in _TRACES.items())), _ask_frameworks)
 """Whether torch.compile traces this call."""
 
 
