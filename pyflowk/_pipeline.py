@@ -21,14 +21,7 @@ from ._arrays.adapters.numpy import NUMPY
 from ._arrays.device_array import empty
 from ._arrays.dtypes import dtype_like, dtype_name
 from ._arrays.frameworks import is_compiling
-from ._arrays.registry import (
-    ARRAYS,
-    OPERANDS,
-    array_adapter,
-    host_scalar,
-    operand_adapter,
-    operand_or_list_adapter,
-)
+from ._arrays.registry import ARRAYS, OPERANDS, array_adapter, host_scalar, operand_adapter, operand_or_list_adapter
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType

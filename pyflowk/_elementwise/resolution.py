@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
@@ -40,25 +40,10 @@ class Resolution(NamedTuple):
     result: DType
 
 
-class Promotion(Protocol):
-    """The rules of a framework that does not promote as NumPy does."""
-
-    def __call__(
-        self,
-        op: Op,
-        signatures: tuple[Signature, ...],
-        types: tuple[DType | type, ...],
-        parameters: tuple[DType | type, ...],
-        names: tuple[str, ...],
-        default: DType | None,
-        /,
-        *,
-        exact_integers: bool = False,
-    ) -> Resolution | None:
-        """resolve(), where `types` are those of the operands `signatures` and `default` is the default dtype. Without
-        it None if it decides."""
-
-
+# The rules of a framework that does not promote as NumPy does. Arguments: op, the operands' signatures, their types, the
+# parameters' types, the operands' names, the default dtype or None, exact_integers=. It returns None if it needs the
+# default dtype and has none.
+Promotion = Callable[..., Resolution | None]
 # By the type of the framework's dtypes.
 PROMOTIONS: dict[type, Promotion] = {}
 

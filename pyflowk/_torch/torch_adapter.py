@@ -10,15 +10,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import frameworks
-from .._arrays.adapters.base import (
-    BY_EXCHANGE_API,
-    ArrayAdapter,
-    Extents,
-    Interceptor,
-    Maker,
-    ProgramCache,
-    Reading,
-)
+from .._arrays.adapters.base import BY_EXCHANGE_API, ArrayAdapter, Extents, Interceptor, Maker, ProgramCache, Reading
 from .._arrays.dlpack import exchange_api
 from .._arrays.stream import LEGACY_DEFAULT, is_same_stream
 from .._native import driver
