@@ -40,7 +40,7 @@ class Resolution(NamedTuple):
     result: DType
 
 
-# The rules of a framework that does not promote as NumPy does. Arguments: op, the operands' signatures, their types, the
+# The rules of a framework that does not promote as NumPy does. Arguments: op, the operands' signatures and types, the
 # parameters' types, the operands' names, the default dtype or None, exact_integers=. It returns None if it needs the
 # default dtype and has none.
 Promotion = Callable[..., Resolution | None]
