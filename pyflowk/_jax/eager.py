@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .primitives import is_traced
 
+R = TypeVar("R")
 _MAX_PROGRAMS = 4096
 _HASHED = {bool, int, str, type(None), UnaryOp, BinaryOp, TernaryOp}
 _bits_of = struct.Struct("d").pack
 _programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-def call(function: Callable[..., Any], arrays: Sequence[Any], *static: Any) -> Any:
+def call(function: Callable[..., R], arrays: Sequence[Any], *static: Any) -> R:
     """function(arrays, *static), where an array may be None.
 
     One program per function and `static`, and per shapes and types of the arrays, which JAX tells apart. Numbers beside
@@ -32,14 +33,16 @@ def call(function: Callable[..., Any], arrays: Sequence[Any], *static: Any) -> A
         key = (function, *map(_key, static))
     except TypeError:
         return function(arrays, *static)
-    if jax.config.jax_disable_jit:
+    config: Any = jax.config
+    if config.jax_disable_jit:
         return function(arrays, *static)
     program = _programs.get(key)
     if program is None:
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
         program = _programs[key] = _compiled(function, static)
-    return program(*arrays)
+    result: R = program(*arrays)
+    return result
 
 
 def _compiled(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:

@@ -108,13 +108,14 @@ def apply(
     op: Op,
     names: tuple[str, ...],
     given: tuple[Any, ...],
-    parameters: tuple[float, ...] = (),
+    parameters: tuple[Any, ...] = (),
     *,
     exact_integers: bool = False,
-) -> Any:
+) -> jax.Array:
     """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
     numbers, which take part in the promotion."""
-    return eager.call(_apply, given, op, names, parameters, exact_integers)
+    result: jax.Array = eager.call(_apply, given, op, names, parameters, exact_integers)
+    return result
 
 
 def _apply(
@@ -133,7 +134,7 @@ def _apply(
     ready = []
     for one, wanted, name in zip(operands, needed, names):
         if isinstance(one, NUMBERS):
-            number_bytes(one, DType(type_of_elements(wanted)), name)  # for its errors
+            number_bytes(one, number_type(wanted, name), name)  # for its errors
             ready.append(np.full((1,) * len(shape), one, wanted))
             continue
         if one.dtype != wanted:

@@ -99,7 +99,7 @@ def _over_rows(one: jax.Array, name: str, shape: tuple[int, ...], row: tuple[int
 
 def _over_leading(given: Any, shape: tuple[int, ...]) -> jax.Array:
     """The lengths, with one dimension for each of the primitive's x but the last."""
-    lengths = array(given, "lengths")
+    lengths: jax.Array = array(given, "lengths")
     if str(lengths.dtype) not in ("int32", "int64"):
         raise wrong_dtype("lengths", lengths.dtype, "int32 or int64")
     if lengths.ndim >= len(shape) or not all(own in (1, extent) for own, extent in zip(lengths.shape, shape)):

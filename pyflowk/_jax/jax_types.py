@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array  # noqa: F401
-from jax.typing import ArrayLike  # noqa: F401
+from jax import Array as Array
+from jax.typing import ArrayLike as ArrayLike
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, dtype_like, named_type
@@ -75,4 +75,5 @@ def _float_of(dtype: np.dtype[Any], x64: bool) -> np.dtype[Any]:
 
 def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which jax.numpy computes a function that only floats have, sqrt for example."""
-    return _float_of(dtype, jax.config.jax_enable_x64)
+    config: Any = jax.config
+    return _float_of(dtype, config.jax_enable_x64)

@@ -32,7 +32,8 @@ def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
 def _cast(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     x = array(arrays[0], "x")
     number_type(x.dtype, "x")
-    return elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
+    result: jax.Array = elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
+    return result
 
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> jax.Array:

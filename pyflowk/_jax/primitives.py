@@ -88,7 +88,7 @@ def _primitive(name: str, abstract: Callable[..., Any], multiple_results: bool) 
 
 def _run(primitive: Any, *operands: Any, **parameters: Any) -> Any:
     program = _compiled(primitive, tuple(parameters.items()))
-    config = jax.config
+    config: Any = jax.config
     finds_nans, finds_infs = config.jax_debug_nans, config.jax_debug_infs
     if not (config.jax_disable_jit or finds_nans or finds_infs):
         return program(*operands)
@@ -220,12 +220,12 @@ def batch(primitive: Any, rule: Callable[..., Any]) -> None:
 
 
 def first_dimension(dimensions: Sequence[Any]) -> int:
-    """That of the first operand that is batched."""
-    return next(dimension for dimension in dimensions if dimension is not None)
+    """The dimension of the first operand that is batched."""
+    return next(int(dimension) for dimension in dimensions if dimension is not None)
 
 
 def batch_size(operands: Sequence[Any], dimensions: Sequence[Any]) -> int:
-    return next(one.shape[d] for one, d in zip(operands, dimensions) if d is not None)
+    return next(int(one.shape[d]) for one, d in zip(operands, dimensions) if d is not None)
 
 
 def batched_at(operand: Any, dimension: Any, wanted: int, size: int = 1) -> Any:

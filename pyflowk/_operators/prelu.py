@@ -10,6 +10,7 @@ from ctypes import c_int, c_int64
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer, shown
+from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     coefficient_types,
     contiguous_strides,
@@ -19,7 +20,6 @@ from .._arrays.dtypes import (
     listed,
     wrong_dtype,
 )
-from .._arrays.kinds import Geometry, Signature
 from .._calls import roads
 from .._calls.roads import Road
 from .._copies import in_c_order, on_copies
@@ -247,13 +247,17 @@ _BACKWARD = Operation(
     *(("x", "dy", "alpha"), _plan_backward),
     out_names=("dx_out", "dalpha_out", "workspace"),
     num_results=2,
-    context=lambda library: library,
+    context=lambda library, adapter: library,
     operator="prelu_backward",
 )
 _BACKWARD_ROAD = Road(
     "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD.out_names, takes_outs=True
 )
-_WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library: library)
+_WORKSPACE = Operation(
+    *(("x", "alpha"), _plan_workspace),
+    context=lambda library, adapter: library,
+    operator="prelu_backward_workspace_bytes",
+)
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------

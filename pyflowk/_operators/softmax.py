@@ -16,7 +16,7 @@ from .._program import INPUT, MASK, NUMBER, OUTPUT, Arg, Buffer, Mask, Number, P
 from .softmax_arguments import Arguments, arguments_of, checked_options, copied_inputs, has_contiguous_rows, other_name
 
 if TYPE_CHECKING:
-    from .._arrays.kinds import Geometry, Signature
+    from .._arrays.adapters.base import Geometry, Signature
     from .._typing import Array, ArrayT, DTypeLike, Stream
 
 
