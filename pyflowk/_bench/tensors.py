@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays.dtypes import numpy_dtype
+from .._arrays.dtypes import dtype_name, numpy_dtype
 from .._native.abi import DType
 from .._native.c_types import TensorPointer
 
@@ -29,16 +29,21 @@ TYPES = {
 }  # fmt: skip
 BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
          "e4m3": 1, "e5m2": 1, "c64": 8, "c128": 16}  # fmt: skip
-NAMES = {"e4m3": "float8_e4m3fn"} | {kind: code.name.lower() for kind, code in TYPES.items() if kind != "e4m3"}
+NAMES = {kind: dtype_name(code) for kind, code in TYPES.items()}
 FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
 
 
-def checked_kinds(*kinds: str) -> tuple[str, ...]:
-    """The types of a case on the line; ValueError for others."""
+def checked_kinds(*kinds: str, among: Collection[str] = TYPES) -> tuple[str, ...]:
+    """The types of a case on the command line; ValueError for others."""
     for kind in kinds:
-        if kind not in TYPES:
-            raise ValueError(f"type = {kind!r}, must be one of {', '.join(TYPES)}")
+        if kind not in among:
+            raise ValueError(f"type = {kind!r}, must be one of {', '.join(among)}")
     return kinds
+
+
+def extents_of(word: str) -> tuple[int, ...]:
+    """The shape of a case on the command line: 3x5x7."""
+    return tuple(int(extent) for extent in word.split("x"))
 
 
 def longs(numbers: Iterable[int]) -> Any:
@@ -89,13 +94,7 @@ class Tensor:
     """A strided view of memory of its own; strides in elements."""
 
     def __init__(
-        self,
-        machine: Any,
-        kind: str,
-        shape: Sequence[int],
-        contents: str | None = None,
-        seed: int = 0,
-        **where: Any,
+        self, machine: Any, kind: str, shape: Sequence[int], contents: str | None = None, seed: int = 0, **where: Any
     ) -> None:
         self.machine, self.kind, self.shape, self.contents, self.seed = machine, kind, tuple(shape), contents, seed
         self.strides, self.first, self.num_elements = layout(shape, **where)
@@ -147,6 +146,10 @@ class Tensor:
         """Pointer, strides, type: as the C functions take them."""
         return TensorPointer(self.ptr), longs(self.strides), int(self.code)
 
+    def broadcast_strides(self) -> list[int]:
+        """The strides, 0 along dimensions of extent 1."""
+        return [0 if extent == 1 else stride for extent, stride in zip(self.shape, self.strides)]
+
     def poison(self, byte: int = POISON) -> None:
         self.machine.fill(self.memory.ptr, byte, self.num_bytes)
 
@@ -167,13 +170,6 @@ class Tensor:
         """All elements of the memory, 1-D."""
         self.machine.synchronize()
         host: Array = self.machine.download(self.memory.ptr, self.num_bytes)
-        return host.view(numpy_dtype(NAMES[self.kind]))
-
-    def fetch_spans(self, starts: Iterable[int], length: int) -> Array:
-        """`length` elements from each start on, of a contiguous tensor, 1-D."""
-        self.machine.synchronize()
-        spans = [self.machine.download(self.ptr + int(s) * self.itemsize, length * self.itemsize) for s in starts]
-        host: Array = np.concatenate(spans)
         return host.view(numpy_dtype(NAMES[self.kind]))
 
 

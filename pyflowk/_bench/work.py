@@ -16,8 +16,6 @@ from .._native.errors import error_of
 from .measure import Row, num_buffer_sets
 from .tensors import POISON, Array, Tensor, sample
 
-SPANS, SPAN_ELEMENTS = 16, 4096  # of a rival's result
-
 
 class Work:
     """One case on rotating buffers. A subclass sets the attributes below and defines `arguments_of`, `expected`.
@@ -86,24 +84,20 @@ class Work:
         """By default: the same bits."""
         return bool(np.array_equal(_bits(got), _bits(expected)))
 
+    def _sampled(self) -> tuple[Array, list[Array], Array]:
+        """The first output's memory, the multi-index of a sample of its elements, and these."""
+        fetched, index = self.outs[0].fetch(), sample(self.outs[0].shape)
+        return fetched, index, fetched[self.outs[0].offsets(index)]
+
     def check(self) -> bool:
-        """Is the first output right at a sample of its elements, and untouched between them."""
-        out = self.outs[0]
-        fetched = out.fetch()
-        index = sample(out.shape)
-        right = self.is_close(fetched[out.offsets(index)], self.expected(index), index)
-        return right and _is_untouched_between(out, fetched)
+        """Whether the first output is right at a sample of its elements, and untouched between the elements."""
+        fetched, index, got = self._sampled()
+        return self.is_close(got, self.expected(index), index) and _is_untouched_between(self.outs[0], fetched)
 
     def check_rival(self) -> bool:
-        """Is it roughly right, within 2 %, at spans of elements: rivals have roundings and NaNs of their own."""
-        out, total = self.outs[0], math.prod(self.outs[0].shape)
-        if total <= SPANS * SPAN_ELEMENTS or not out.is_contiguous():
-            index = sample(out.shape)
-            return is_roughly(out.fetch()[out.offsets(index)], self.expected(index))
-        starts = np.linspace(0, total - SPAN_ELEMENTS, SPANS).astype(np.int64)
-        places = (starts[:, None] + np.arange(SPAN_ELEMENTS)).ravel()
-        index = list(np.unravel_index(places, out.shape))
-        return is_roughly(out.fetch_spans(starts, SPAN_ELEMENTS), self.expected(index))
+        """Whether a sample is roughly right, within 2 %: rivals have roundings and NaNs of their own."""
+        _, index, got = self._sampled()
+        return is_roughly(got, self.expected(index))
 
     # ---- rivals
 
