@@ -177,7 +177,6 @@ class SoftmaxWork(Work):
             operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
         self._masks: list[SoftmaxMask] = []  # alive as long as the calls
         self.rotate(operands, Tensor(machine, types, shape))
-        self.prepare()
 
     def poison(self) -> None:
         self.outs[0].poison(0xFF)  # NaN
@@ -266,7 +265,7 @@ class SoftmaxWork(Work):
     # ---- rivals
 
     def rival_operands(self, i: int) -> list[Tensor]:
-        """The scores and their mask or bias. For lengths and causal, PyTorch needs a bool mask, which is made before."""
+        """The scores and their mask or bias. For lengths and causal, PyTorch takes a bool mask that is made here."""
         if self.is_backward:
             return self.operands[i][:2]
         if self.mask != "causal" and self.mask_field != "lengths":

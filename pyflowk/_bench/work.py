@@ -18,12 +18,13 @@ from .tensors import POISON, Array, Tensor, sample
 
 
 class Work:
-    """One case on rotating buffers. A subclass sets the attributes below and defines `arguments_of`, `expected`.
+    """One case on rotating buffers. A subclass sets the attributes below, defines `arguments_of` and `expected`, and
+    ends its __init__ with rotate().
 
     kind, types, shape_text, note   what names the case, as text; `part` is the part of its set with a mean of its own
     function                        the C function without `flowk_`
     workspace                       the C arguments between those of arguments_of() and the stream
-    read_bytes, written_bytes       what must be moved at least
+    read_bytes, written_bytes       the bytes that must be moved at least
     operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
     """
 
@@ -39,20 +40,17 @@ class Work:
         self.outs: list[Tensor] = []
 
     def rotate(self, operands: list[Tensor], out: Tensor) -> None:
-        """Fills `operands` and `outs` with equal sets, one per set that the case rotates over."""
+        """Makes equal `operands` and `outs` for every buffer set, and the arguments of the call on each."""
         self.operands = [operands] + [[tensor.again() for tensor in operands] for _ in range(self.num_sets - 1)]
         self.outs = [out] + [out.again() for _ in range(self.num_sets - 1)]
         self.poison()
+        self.calls = [self.arguments_of(i) for i in range(self.num_sets)]
+        self._bound = getattr(self.machine.c, f"flowk_{self.function}")
+        self._stream = StreamHandle(self.machine.stream)
 
     def poison(self) -> None:
         """Overwrites the first results with bytes that no result has."""
         self.outs[0].poison()
-
-    def prepare(self) -> None:
-        """The arguments of every call, once; ends a subclass's __init__."""
-        self.calls = [self.arguments_of(i) for i in range(self.num_sets)]
-        self._bound = getattr(self.machine.c, f"flowk_{self.function}")
-        self._stream = StreamHandle(self.machine.stream)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         """The C arguments on buffer set i, without the stream."""
@@ -138,7 +136,6 @@ class CopyWork(Work):
         super().__init__(machine, moved_bytes, num_sets)
         src = Tensor(machine, "u8", [max(16, moved_bytes // 2 // 16 * 16)], "bits")
         self.rotate([src], Tensor(machine, "u8", src.shape))
-        self.prepare()
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         return permute_arguments(self.operands[i][0], [0], self.outs[i])
