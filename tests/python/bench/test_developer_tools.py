@@ -120,7 +120,7 @@ def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) ->
         work.run(i)
         return 0
 
-    calls = {"right": right, "fits not": lambda i: candidates.FITS_NOT, "fails": lambda i: 2, "idle": lambda i: 0}
+    calls = {"right": right, "fits not": lambda i: candidates.DOES_NOT_FIT, "fails": lambda i: 2, "idle": lambda i: 0}
     row, found = candidates.fractions_of(machine, work, calls, rounds=3)
     assert row["fractions"] == {"flowk": 1.0} and found == {"right": pytest.approx(1.0)}
     lines = capsys.readouterr().out.splitlines()
