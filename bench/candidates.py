@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tune_*.py share: they time every candidate of a case beside the planner's pick, each with its result checked.
+"""What the tune_*.py share: they check and time every candidate of a case, and the planner's pick.
 
-`python bench/tune_OP.py SET ... [--json FILE]`, sets as of `python -m pyflowk bench --op OP`, or one case in quotes. The
-library, which $FLOWK_LIBRARY names, exports the candidates. It is bench/libflowk_candidates.so of a build folder:
+`python bench/tune_OP.py SET ... [--json FILE]` takes the sets of `python -m pyflowk bench --op OP`, or one case in
+quotes. $FLOWK_LIBRARY names a library that exports the candidates, bench/libflowk_candidates.so of a build folder:
 
     meson setup build && ninja -C build bench/libflowk_candidates.so
 """
@@ -87,19 +87,19 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 def tune(
     op: str,
     options: argparse.Namespace,
-    launches_of: Callable[[Any, Any], Launches],
+    launches_of: Callable[[Any, Any], Launches | None],
     report: Callable[[Any, Row, dict[Any, float], Launches], None],
     only: Mapping[str, Collection[Any]] | None = None,
     check: bool = True,
 ) -> None:
-    """Times the candidates of every case that has some, and reports each case: its row with `pick` and `candidates`,
-    and the fraction of each candidate."""
+    """Times the candidates of every case, and reports each case: its row with `pick` and `candidates`, and the fraction
+    of each candidate. A case for which launches_of() returns None is left out."""
     machine, rows, end = bench_machine.Machine(), [], time.monotonic() + options.seconds
     for work in works(machine, op, options.sets, only or {}):
         if time.monotonic() > end:
             break
         launches = launches_of(machine, work)
-        if launches:
+        if launches is not None:
             row, found = fractions_of(machine, work, launches, options.rounds, check=check)
             rows.append(result_of(row, found))
             report(work, rows[-1], found, launches)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases of tests/cases/softmax_cases.json: every kernel, type and mask, and clusters, with compute-sanitizer:
-`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_softmax.py
-[--portable-clusters] [--part=I/N] [WORD ...]`.
+`bench/sanitize_softmax.py [--portable-clusters] [--part=I/N] [WORD ...]`, as sanitizing.py says.
 
-Fails if a result is wrong or a kernel is not reached. Each tensor is one allocation of its exact size. With words, such
-as `float16 1x32768`, it runs only the cases whose name has all of them, with a part every N-th from the I-th on, and
-does not ask for every kernel.
+With words, such as `float16 1x32768`, it runs only the cases with all of them in their names, and with a part only
+every N-th case from the I-th on. Then it does not ask for every kernel.
 
 racecheck takes half a minute per case of persistent_rows: give it words or parts. Its rows exchange their values
 through two buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15
@@ -24,10 +22,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 import sanitizing
-from sanitizing import Memory
+from sanitizing import Memory, code_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/softmax"))
 from softmax_calls import gradients_of
@@ -37,7 +33,6 @@ from softmax_reference import assert_within, backward_reference, inputs_of, row_
 from pyflowk._native import abi as _abi
 
 KERNELS = {row.mechanism for row in TABLE if row.mechanism}
-CODES = {"int32": 4, "int64": 5, "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}
 
 
 def strides_over(shape: tuple[int, ...], of: tuple[int, ...]) -> ctypes.Array:
@@ -63,14 +58,14 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
             strides.append(strides_over(case.shape[:-1] if name == "lengths" else case.shape, values.shape))
             setattr(mask, name, memories[-1].pointer)
             setattr(mask, f"{name}_strides", ctypes.addressof(strides[-1]))
-    mask.lengths_dtype, mask.bias_dtype = CODES[case.lengths_dtype], CODES[case.dtype]
+    mask.lengths_dtype, mask.bias_dtype = code_of(case.lengths_dtype), code_of(case.dtype)
     mask.lengths_from_right = case.side == "right"
     nan = np.full(case.shape, np.nan, out_dtype)
     out = Memory(nan, case.out_lead * nan.itemsize)
     tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, None)]
     shape = (ctypes.c_int64 * len(case.shape))(*case.shape)
     sizes = (len(shape), shape, case.scale, ctypes.addressof(mask), int(case.log))
-    arguments = (*tensors, CODES[in_dtype], out.pointer, None, CODES[out_dtype], *sizes)
+    arguments = (*tensors, code_of(in_dtype), out.pointer, None, code_of(out_dtype), *sizes)
     text = ctypes.create_string_buffer(2048)
     function = "flowk_masked_softmax_backward" if row.backward else "flowk_masked_softmax"
     statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]

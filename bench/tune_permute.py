@@ -28,9 +28,9 @@ NO_SUCH_CHOICE = 2
 SHOWN = FEATURES[:8] + ["shared_bytes"]
 
 
-def launches_of(machine: Any, work: Any) -> candidates.Launches:
-    """Every tile that is worth a try, by the planner's choices for the source and the destination. `features` of a
-    launch describes its tile."""
+def launches_of(machine: Any, work: Any) -> candidates.Launches | None:
+    """Every tile that is worth a try, by the planner's choices for the source and the destination; None if there is
+    none. `features` of a launch describes its tile."""
     function = candidates.candidate_function("permute", machine)
     (x,), out = work.operands[0], work.outs[0]
     longs = ctypes.c_int64 * len(x.shape)
@@ -48,13 +48,13 @@ def launches_of(machine: Any, work: Any) -> candidates.Launches:
             status = launch(0, src, dst, runs=0)
             if status == NO_SUCH_CHOICE:
                 if dst == 0:
-                    return launches
+                    return launches or None
                 break
             features = {name: round(value, 4) for name, value in zip(FEATURES, values)}
             if status == 0 and features["predicted"] <= MAX_COST:
                 launches[src, dst] = functools.partial(launch, src=src, dst=dst)
                 launches[src, dst].features = features
-    return launches
+    return launches or None
 
 
 def report(work: Any, row: dict[str, Any], found: dict[Any, float], launches: candidates.Launches) -> None:
