@@ -24,13 +24,13 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
     """One call, permute() of elements of `types` bytes, or permute_convert() of two types; its plan."""
     shape, axes = case["shape"], case["axes"]
     names = (f"V{types}", f"V{types}") if isinstance(types, int) else types
-    sides = []
-    for side, dtype, extents in zip(("src", "dst"), map(np.dtype, names), (shape, [shape[axis] for axis in axes])):
+    tensors = []
+    for name, dtype, extents in zip(("src", "dst"), map(np.dtype, names), (shape, [shape[axis] for axis in axes])):
         own_bytes = case["element_bytes"]  # leads are of elements, and of halves in a type that is of this size
-        lead = case.get(f"{side}_lead_bytes", 0)
+        lead = case.get(f"{name}_lead_bytes", 0)
         lead = lead if dtype.itemsize == own_bytes else lead // own_bytes * dtype.itemsize
-        sides.append(sanitizing.Strided(dtype, extents, case.get(f"{side}_strides"), lead))
-    src, dst = sides
+        tensors.append(sanitizing.Strided(dtype, extents, case.get(f"{name}_strides"), lead))
+    src, dst = tensors
     moved = src.view.transpose(axes)
     dst.view[...] = moved if isinstance(types, int) else moved.astype(np.float64) * 0.5
     rank = len(shape)

@@ -36,13 +36,13 @@ KERNELS = {row.mechanism for row in TABLE if row.mechanism}
 
 
 def strides_over(shape: tuple[int, ...], of: tuple[int, ...]) -> ctypes.Array:
-    """The strides in elements of a contiguous tensor of `of` that broadcasts to `shape`."""
+    """The strides in elements of a contiguous tensor of shape `of` that broadcasts to `shape`."""
     strides = [0 if extent == 1 else stride for extent, stride in zip(of, row_strides(of, 1, 0))]
     return (ctypes.c_int64 * len(shape))(*[0] * (len(shape) - len(of)), *strides)
 
 
-def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
-    """Runs a case unless its clusters have more than most_blocks blocks, checks the result and returns the plan."""
+def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
+    """Runs a case unless its clusters have more than max_blocks blocks, checks the result and returns the plan."""
     case = row.case
     host = inputs_of(case)
     inputs, in_dtype, out_dtype = [host.x], case.dtype, case.y_dtype
@@ -71,7 +71,7 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
     statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]
     plan = text.value.decode()
     blocks = re.search(r"threads of a block, (\d+) blocks", plan)
-    if not blocks or int(blocks[1]) <= most_blocks:
+    if not blocks or int(blocks[1]) <= max_blocks:
         statuses.append(getattr(library, function)(*arguments, None))
     if any(statuses):
         raise RuntimeError(library.flowk_last_error())
@@ -96,7 +96,7 @@ def main() -> None:
     library = sanitizing.open_library()
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     parts = [word.removeprefix("--part=").split("/") for word in sys.argv if word.startswith("--part=")]
-    most_blocks = 8 if "--portable-clusters" in sys.argv else 16
+    max_blocks = 8 if "--portable-clusters" in sys.argv else 16
     rows = [
         row
         for row in TABLE
@@ -104,7 +104,7 @@ def main() -> None:
     ]
     for first, step in parts:
         rows = rows[int(first) - 1 :: int(step)]
-    plans = [run_case(library, most_blocks, row) for row in rows]
+    plans = [run_case(library, max_blocks, row) for row in rows]
     kernels = [plan.split(":")[0] for plan in plans]
     missed = [row.case.id for row, kernel in zip(rows, kernels) if row.mechanism not in ("", kernel)]
     if missed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times conversions with every number of packs per thread, beside the one that the plan chooses.
+"""Times conversions with every number of packs per thread, and the number that the plan chooses.
 
 `python bench/tune_elementwise.py casts [--json FILE]`, with the library that candidates.py describes. Prints the
 figures of each case as a row of bench/tuning/elementwise_h200.json has them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every tile that the planner may choose for a case, beside the one it does choose.
+"""Times every tile that the planner may choose for a case, and the tile that it chooses.
 
 `python bench/tune_permute.py SET ... --json FILE`, sets as of `python -m pyflowk bench --op permute`, with the library
 that candidates.py describes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every kernel and launch that the planner of PReLU may choose for a case, beside the one it does choose.
+"""Times every kernel and launch that the planner of PReLU may choose for a case, and those that it chooses.
 
 `python bench/tune_prelu.py SET[:TYPES] ... [--directions forward,backward] --json FILE`, sets as of
 `python -m pyflowk bench --op prelu`, with the library that candidates.py describes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every config that fits, beside the planner's own choice.
+"""Times every config that fits, and the planner's own choice.
 
 `python bench/tune_softmax.py SET[:TYPE,...] ... [--json FILE]`, sets plain, odd, dense, lengths, bias, backward of
 `python -m pyflowk bench --op softmax`, or cases as `"bias f32 3353x23824"`, with the library that candidates.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the four articles published, beside the same comparison on this GPU."""
+"""What the four articles published, and the same comparison on this GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _softmaxes(kind: str) -> tuple[Case, ...]:
 
 
 def claims() -> list[Claim]:
-    """All of them; the two masked softmaxes lie beside each other, on the same shapes."""
+    """All claims. The last two are masked softmaxes of the same shapes, with a dense mask and with lengths."""
     a100, copied = "A100 40GB", "1.24 to 1.4 times PyTorch's speed, near a copy"
     swaps = [
         Claim(f"permute {name}, {kind}, 16-128 MB", f"{a100}: {ratio}", "permute", _permutes(axes, kind))
@@ -53,7 +53,7 @@ def claims() -> list[Claim]:
             ("(0,2,1)", [0, 2, 1], "f16", "up to 6.3 times PyTorch's speed"),
         )
     ]
-    share, gain = "15 % of attention's time in place of 19 %", "2.5 times the speed of the dense mask's kernel"
+    share, gain = "15 % of attention's time instead of 19 %", "2.5 times the speed of the dense mask's kernel"
     return [
         *swaps,
         Claim("cast f32 to f16", f"{a100}: 80 to 90 % faster than PyTorch", "elementwise", _casts()),

@@ -26,7 +26,7 @@ SETS = {
     "broadcast": "a row, a column, a scalar",
     "transposed": "operands that lie transposed",
     "small": "4 to 32 MB",
-    "jit": "pyflowk.ElementwiseKernel beside the built-in operation",
+    "jit": "pyflowk.ElementwiseKernel, and the built-in operation",
 }
 RESULT_SETS = {
     "anchors": "torch", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
@@ -160,8 +160,8 @@ def case_of_words(words: list[str]) -> Case:
 
 
 class ElementwiseWork(Work):
-    """out = op(inputs): `shapes` holds each input's own shape, `layouts` how it lies in memory: "T" transposed, "+n"
-    n elements past an aligned address. `jit` is the same formula for pyflowk.ElementwiseKernel."""
+    """out = op(inputs). `shapes` are those of the inputs. `layouts` say how each input and out lie in memory: "T" is
+    transposed, "+n" starts n elements past an aligned address. `jit` is the formula for pyflowk.ElementwiseKernel."""
 
     op = "elementwise"
 

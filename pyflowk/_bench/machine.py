@@ -77,7 +77,7 @@ class Machine:
         return lambda: executable.launch(self._stream)
 
     def seconds(self, replay: Callable[[], object]) -> float:
-        """Of one replay, by events. Another before it keeps the GPU busy until both events are enqueued."""
+        """The time of one replay, by events. A replay before it keeps the GPU busy until both events are enqueued."""
         start, end = self._events
         replay()
         driver.record_event(start, self.stream)
@@ -93,11 +93,11 @@ class Machine:
         return 2 * properties.memory_clock_rate * properties.global_memory_bus_width / 8 * 1e-6 or None
 
     def clocks(self) -> str:
-        """Now, at most, and what holds them down."""
+        """The clocks now and at most, and what limits them."""
         return self._nvidia_smi("clocks.sm,clocks.max.sm,clocks.mem,power.limit,clocks_throttle_reasons.active")
 
     def _nvidia_smi(self, query: str) -> str:
-        """Name and value of each field; the value alone of one."""
+        """The name and value of each field; the value alone if there is one field."""
         command = ["nvidia-smi", "-i", self._device.pci_bus_id, f"--query-gpu={query}", "--format=csv,noheader"]
         try:
             text = subprocess.run(command, capture_output=True, text=True).stdout.strip()

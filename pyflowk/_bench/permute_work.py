@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permute: `[out]` of a set, shapes and axes from permute_workload.json, random ones drawn from a seed."""
+"""Permute: shapes and axes of permute_workload.json, and random ones that are drawn from a seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETS = {
     "small": "heads of attention to 8 MB",
     "random[:SEED[:COUNT[:TYPE]]]": "ranks 2 to 7, every element size, 12 to 320 MB",
     "convert": "to another type, scaled on the way",
-    "views": "strides on either side",
+    "views": "strided sources and results",
 }
 _LIBRARIES = "torch,cupy,cutensor"
 RESULT_SETS = {
@@ -98,7 +98,7 @@ def small_rows() -> list[Row]:
 
 
 class PermuteWork(Work):
-    """out[i] = x[axes of i]; with `out_kind` converted and scaled, with layouts between strided views."""
+    """out[i] = x[axes of i]. With `out_kind` elements are converted and scaled; with layouts both are strided views."""
 
     op = "permute"
 
@@ -117,7 +117,7 @@ class PermuteWork(Work):
     ) -> None:
         self.kind, self.types = name, f"{kind}>{out_kind}" if out_kind else kind
         self.shape_text = f"{by(shape)} {by(axes, ',')}"
-        self.note = " ".join(f"{side} {text}" for side, text in (("in", src_layout), ("out", out_layout)) if text)
+        self.note = " ".join(f"{end} {text}" for end, text in (("in", src_layout), ("out", out_layout)) if text)
         self.axes, self.scale, self.converts = list(axes), scale, bool(out_kind)
         self.function = "permute_convert" if out_kind else "permute"
         self.read_bytes = math.prod(shape) * BYTES[kind]

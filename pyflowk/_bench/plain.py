@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of plain_kernels.cu, which the articles start from, as contenders."""
+"""The kernels that the articles start from, of plain_kernels.cu, as contenders."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _kernels() -> Any:
 
 def launch_of(work: Work, i: int) -> tuple[str, tuple[int, ...], int, list[Any]]:
     """Kernel, blocks, threads and parameters (ctypes values) of buffer set i; TypeError if there is no kernel."""
-    (x, *side), out = work.operands[i], work.outs[i]
+    (x, *others), out = work.operands[i], work.outs[i]
     count = math.prod(out.shape)
     if not out.is_contiguous() or not (work.op == "permute" or x.is_contiguous()):
         raise TypeError("no plain kernel for strides")
     blocks = (min(-(-count // THREADS), MAX_BLOCKS), 1, 1)
-    pointers = [ctypes.c_uint64(tensor.ptr) for tensor in (x, *side, out)]
+    pointers = [ctypes.c_uint64(tensor.ptr) for tensor in (x, *others, out)]
     case: Any = work
     if work.function == "permute" and len(x.shape) <= MAX_RANK and count < 2**31:
         ints = ctypes.c_int32 * MAX_RANK

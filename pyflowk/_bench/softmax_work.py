@@ -36,7 +36,7 @@ RESULT_SETS = {
 }  # fmt: skip
 SCALE = 0.125
 MANTISSA_BITS = {"f16": 11, "bf16": 8, "f32": 24}
-LEAST_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126}  # of normal numbers
+MIN_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126}  # of normal numbers
 SAMPLED_ELEMENTS, SAMPLED_ROWS, RIVAL_ROWS = 1 << 21, 512, 64  # of a result that is checked
 # b, h, q, k for dense masks, lengths, causal and bias.
 ATTENTION = [
@@ -247,7 +247,7 @@ class SoftmaxWork(Work):
             expected, allowed = self.reference(part)
             largest = np.maximum(np.abs(expected).max(-1, keepdims=True), 1e-60)
             error = np.abs(fetched[part].astype(np.float64) - expected)
-            exponent = np.maximum(np.floor(np.log2(largest)), LEAST_EXPONENT[self.types])
+            exponent = np.maximum(np.floor(np.log2(largest)), MIN_EXPONENT[self.types])
             unit = np.exp2(exponent + 1 - MANTISSA_BITS[self.types])
             worst = float(np.maximum(worst, ((error - allowed) / unit).max()))  # NaN stays
         bits = fetched.view(f"u{fetched.itemsize}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of a bench: memory with random contents that the host knows, strided views of it, samples of its elements.
 
-An input repeats a block of random elements. Their number is a prime, so that no power of two is a period of it; the
-host knows each element from its place, and nothing is fetched from the GPU but results.
+An input repeats a block of random elements. Their number is a prime, so that no power of two is a period. The host
+computes each element from its offset, so that only results are copied from the GPU.
 """
 
 from __future__ import annotations
@@ -78,9 +78,11 @@ def layout(
     flips: Collection[int] = (),
     lead: int = 0,
 ) -> tuple[list[int], int, int]:
-    """Strides, the element with all indices 0 and the memory's elements: `order` from the outermost dimension to the
-    innermost, `pads` elements left free after a dimension, `steps` between its indices, `flips` walked down, `lead`
-    elements before the first."""
+    """The strides, the offset of the element with all indices 0, and the number of elements of the memory.
+
+    `order` lists the dimensions from the outermost to the innermost. `pads` leaves elements free after a dimension,
+    `steps` is the distance of its indices, `flips` reverses it. `lead` elements come before the first.
+    """
     strides, first, reach = [0] * len(shape), lead, 1
     for d in reversed(order if order is not None else range(len(shape))):
         stride = reach * (steps or {}).get(d, 1)
@@ -122,14 +124,14 @@ class Tensor:
 
     @classmethod
     def of(cls, machine: Any, kind: str, values: Array) -> Tensor:
-        """A tensor of given values."""
+        """A tensor with these values."""
         tensor = cls(machine, kind, values.shape)
         tensor.contents = "given"
         machine.upload(tensor.memory.ptr, np.ascontiguousarray(values))
         return tensor
 
     def is_contiguous(self) -> bool:
-        """In C order."""
+        """Whether the strides are those of C order."""
         return list(self.strides) == layout(self.shape)[0]
 
     @property
@@ -154,14 +156,14 @@ class Tensor:
         self.machine.fill(self.memory.ptr, byte, self.num_bytes)
 
     def offsets(self, index: Sequence[Array]) -> Array:
-        """The positions in memory of the elements at a multi-index of arrays that broadcast."""
+        """The offsets in memory of the elements at a multi-index of arrays that broadcast."""
         total: Any = np.int64(self.first)
-        for one, stride, extent in zip(index, self.strides, self.shape):
-            total = total + (np.int64(0) if extent == 1 else one * np.int64(stride))
+        for indices, stride in zip(index, self.broadcast_strides()):
+            total = total + indices * np.int64(stride)
         return np.asarray(total)
 
     def known(self, index: Sequence[Array]) -> Array:
-        """Elements of an input, from the block."""
+        """The elements of an input at a multi-index, computed from the block."""
         assert self.contents is not None
         values: Array = block(self.kind, self.contents, self.seed)[self.offsets(index) % BLOCK_ELEMENTS]
         return values
@@ -177,9 +179,9 @@ def sample(shape: Sequence[int], count: int = 1 << 16) -> list[Array]:
     """The multi-index of up to `count` elements: the first and last, and random ones."""
     total = math.prod(shape)
     if total <= count:
-        places = np.arange(total)
+        offsets = np.arange(total)
     else:
         edge = count // 8
         drawn = np.random.default_rng(5).integers(0, total, count - 2 * edge)
-        places = np.concatenate([np.arange(edge), np.arange(total - edge, total), drawn])
-    return list(np.unravel_index(places, tuple(shape)))
+        offsets = np.concatenate([np.arange(edge), np.arange(total - edge, total), drawn])
+    return list(np.unravel_index(offsets, tuple(shape)))

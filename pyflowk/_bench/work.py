@@ -83,7 +83,7 @@ class Work:
         return bool(np.array_equal(_bits(got), _bits(expected)))
 
     def _sampled(self) -> tuple[Array, list[Array], Array]:
-        """The first output's memory, the multi-index of a sample of its elements, and these."""
+        """The first output's memory, the multi-index of a sample of its elements, and these elements."""
         fetched, index = self.outs[0].fetch(), sample(self.outs[0].shape)
         return fetched, index, fetched[self.outs[0].offsets(index)]
 
@@ -100,7 +100,7 @@ class Work:
     # ---- rivals
 
     def formula(self, torch: Any) -> Callable[..., Any] | None:
-        """What PyTorch computes of `operands` (and writes, if it returns None); None if it has no such case."""
+        """PyTorch's function of rival_operands(), which may return a result or write one of them; None: no such case."""
         return None
 
     def rival_operands(self, i: int) -> list[Tensor]:
@@ -108,7 +108,7 @@ class Work:
         return self.operands[i]
 
     def rival_out(self) -> Tensor:
-        """outs[0], as a result of formula() has it."""
+        """outs[0] in the shape of a result of formula()."""
         return self.outs[0]
 
     # ---- the report
@@ -163,7 +163,7 @@ def by(numbers: Sequence[int], separator: str = "x") -> str:
 
 
 def free_memory() -> None:
-    """Gives back the buffers of a case that is done. What lives on is not looked at again."""
+    """Frees the buffers of a case that is done. The garbage collector does not visit again what is left."""
     gc.collect()
     gc.freeze()
 
@@ -174,7 +174,7 @@ def _bits(values: Array) -> Array:
 
 
 def is_roughly(got: Array, expected: Array) -> bool:
-    """The same bits; of floats, finite ones within 2 %, or 0.1 % of the largest."""
+    """Whether the bits are the same, or finite floats within 2 %, or within 0.1 % of the largest."""
     if np.array_equal(_bits(got), _bits(expected)) or expected.dtype.kind not in "fV":
         return bool(np.array_equal(_bits(got), _bits(expected)))
     wide, exact = got.astype(np.float64), expected.astype(np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk bench`: flowk beside a copy and beside other libraries on this GPU, case by case."""
+"""`python -m pyflowk bench`: the speed of flowk, of a copy and of other libraries on this GPU, case by case."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help=f"with commas, or all: {', '.join(RIVALS)}; by default none, and those of each set for results",
     )
-    parser.add_argument("--articles", action="store_true", help="what the articles published beside the same here")
+    parser.add_argument("--articles", action="store_true", help="what the articles published, and the same here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each contender; 0: checks results only")
     parser.add_argument("--json", metavar="FILE", help="writes every row, for --compare")
     parser.add_argument("--plot", metavar="FILE.png", help="writes a picture (needs matplotlib)")

@@ -31,7 +31,7 @@ def has_framework(name: str | None) -> bool:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All pages. A module whose framework is not installed is left out with a warning."""
+    """All pages. A module without its framework is left out with a warning."""
     pytest.importorskip("pdoc")
     out = tmp_path_factory.mktemp("docs") / "out"
     warnings = "error" if all(map(has_framework, MODULES.values())) else "default"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/sanitize_*.py on the executor, with host memory in the place of the CUDA runtime's."""
+"""bench/sanitize_*.py on the executor, with host memory instead of the CUDA runtime's."""
 
 from __future__ import annotations
 
