@@ -100,7 +100,7 @@ class Work:
     # ---- rivals
 
     def formula(self, torch: Any) -> Callable[..., Any] | None:
-        """PyTorch's function of rival_operands(), which may return a result or write one of them; None: no such case."""
+        """PyTorch's function of rival_operands(), which returns its result or writes it to one; None: no such case."""
         return None
 
     def rival_operands(self, i: int) -> list[Tensor]:
