@@ -79,23 +79,21 @@ def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callabl
     def call(i: int) -> Any:
         return function(*operands[i])
 
-    def call_all() -> list[Any]:
-        return [function(*one) for one in operands]
-
     def keep(result: Any) -> None:
         out.copy_((result[0] if isinstance(result, tuple) else result).reshape(out.shape))
 
     if not machine.has_graphs:
         _checked(machine, work, call, keep)
-        return call_all
+        return lambda: [call(i) for i in range(work.num_sets)]
     stream = torch.cuda.ExternalStream(machine.stream)
     with torch.cuda.stream(stream):
         _checked(machine, work, call, keep)
-        call_all()
+        for i in range(work.num_sets):
+            call(i)
     machine.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
-        results = call_all()  # kept to the end, so that each has memory of its own
+        results = [call(i) for i in range(work.num_sets)]  # kept to the end, so that each has memory of its own
     del results
 
     def replay() -> None:
