@@ -57,4 +57,4 @@ def cases() -> Iterator[tuple[str, list[str], list, list]]:
 
 
 if __name__ == "__main__":
-    sanitizing.run_all(run_case, cases(), KERNELS)
+    sanitizing.run_all(run_case, (cases(), KERNELS))

@@ -59,5 +59,4 @@ def conversions() -> list[tuple[dict, tuple[str, str]]]:
 
 
 if __name__ == "__main__":
-    sanitizing.run_all(run_case, conversions(), CONVERT_KERNELS)
-    sanitizing.run_all(run_case, moves(), KERNELS)
+    sanitizing.run_all(run_case, (moves(), KERNELS), (conversions(), CONVERT_KERNELS))

@@ -48,4 +48,4 @@ def run_case(library: ctypes.CDLL, case: dict, dtype: type) -> str:
 
 
 if __name__ == "__main__":
-    sanitizing.run_all(run_case, itertools.product(CASES, TYPES), KERNELS)
+    sanitizing.run_all(run_case, (itertools.product(CASES, TYPES), KERNELS))

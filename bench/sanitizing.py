@@ -18,7 +18,7 @@ import numpy as np
 from cuda.bindings import runtime as cudart
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pyflowk._arrays.dtypes import type_of_elements
+from pyflowk._arrays.dtypes import numpy_dtype, type_of_elements
 from pyflowk._native import library as _library
 
 RANDOM = np.random.default_rng(1)
@@ -30,8 +30,8 @@ def table_of(op: str) -> list[dict[str, Any]]:
 
 
 def code_of(dtype: Any) -> int:
-    """flowk's type of a NumPy dtype."""
-    return int(type_of_elements(np.dtype(dtype)))
+    """flowk's type of a dtype of NumPy or ml_dtypes, or of its name."""
+    return int(type_of_elements(numpy_dtype(dtype)))
 
 
 def check(result: tuple) -> Any:
@@ -114,9 +114,13 @@ def require_all(plans: Iterable[str], kernels: set[str]) -> None:
         sys.exit(f"not reached: {sorted(kernels - reached)}, unknown: {sorted(reached - kernels)}")
 
 
-def run_all(run_case: Callable[..., str], cases: Iterable[tuple[Any, ...]], kernels: set[str]) -> None:
-    """Runs every case: run_case(library, *case) checks its results and returns its plan."""
-    library = open_library()
-    plans = [run_case(library, *case) for case in cases]
-    require_all(plans, kernels)
-    print(f"{len(plans)} cases right, {len(kernels)} kernels reached")
+def run_all(run_case: Callable[..., str], *parts: tuple[Iterable[tuple[Any, ...]], set[str]]) -> None:
+    """Runs the cases of each part: run_case(library, *case) checks its results and returns its plan. The plans of a
+    part must have its kernels."""
+    library, num_cases = open_library(), 0
+    for cases, kernels in parts:
+        plans = [run_case(library, *case) for case in cases]
+        require_all(plans, kernels)
+        num_cases += len(plans)
+    reached = set().union(*(kernels for _, kernels in parts))
+    print(f"{num_cases} cases right, {len(reached)} kernels reached")
