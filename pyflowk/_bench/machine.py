@@ -29,7 +29,6 @@ class Machine:
 
     def __init__(self) -> None:
         self.c = library.for_device(0, "the bench's x")
-        self.library_path = library.open_backend("cuda")._name
         self._device = cuda_core().Device(0)
         self._device.set_current()  # for the life of the process
         self._stream = self._device.create_stream()
