@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call costs on the CPU, from C: microseconds to enqueue a small operation, beside an empty kernel's launch.
+// What a call costs on the CPU, from C: microseconds to enqueue a small operation, and to launch an empty kernel.
 //
 //   nvcc -std=c++20 -O3 -Iinclude bench/bench_calls.cu -o bench_calls -Xlinker=libflowk.so.1
 //   LD_LIBRARY_PATH=. ./bench_calls
 //
-// The operands are small, so that the GPU never holds the CPU up; before each round the queue is empty.
+// The operands are small, so that the CPU never waits for the GPU; before each round the queue is empty.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call costs on the CPU, from Python: microseconds to enqueue a small operation, beside its rival's.
+"""What a call costs on the CPU, from Python: microseconds to enqueue a small operation, and those of a rival.
 
-    python bench/bench_calls.py [WORD ...]      # the rows whose name or rival has one of the words; all by default
+    python bench/bench_calls.py [WORD ...]      # the rows with a word in their name or rival; default: all
 
-The operands are small, so that the GPU never holds the CPU up; the GPU's own time is not in it, except where a row says
-backward. Each round runs a rival and flowk in turn, from an empty queue; the figures are medians of the rounds, and the
-ratio is of these. Without a GPU, smaller tensors on the CPU run every row that they can on the executor, and flowk's
-figures have its time in them. bench_calls_jax.py measures the calls of JAX.
+The operands are small, so that the CPU never waits for the GPU. The GPU's own time is not included, except in rows that
+say backward. Each round runs a rival and flowk in turn, from an empty queue. The figures are medians of the rounds, and
+the ratio is of these. Without a GPU, every row that can runs on smaller tensors on the executor, and flowk's figures
+include the time of the executor. bench_calls_jax.py measures the calls of JAX.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def operator_rows() -> Iterator[Row | Absent]:
 
 
 def c_function_of(function: Callable[..., Any], *arguments: Any, out: torch.Tensor) -> Callable[[], Any]:
-    """The bare C function, whose arguments are ready: what a binding without any checks costs."""
+    """The bare C function with ready arguments: what a binding without any checks costs."""
     bound = bind_call(function, arguments, {"out": out})
     (step,) = bound.program.steps
     ready = arguments_of(step, bound.planned_memory())

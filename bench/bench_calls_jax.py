@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pyflowk.jax costs beside XLA's own operations: microseconds per call, by the clock of the CPU.
+"""What calls of pyflowk.jax and of XLA's own operations cost: microseconds per call, by the clock of the CPU.
 
     python bench/bench_calls_jax.py
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redistributions between the GPUs of one host, beside NCCL's and PyTorch's: milliseconds, and GB/s that a rank sends.
+"""Redistributions between the GPUs of one host, by flowk, NCCL and PyTorch: milliseconds, and GB/s that a rank sends.
 
     python bench/bench_redistribute.py
 
@@ -8,7 +8,7 @@ time is the slowest rank's, and the median of the 20 is printed, per call. Resul
 array's shard before.
 
   fused       pyflowk.distributed.redistribute into a tensor of pyflowk.distributed.empty
-  staged      the same by the road for ranks without access to each other's memory, in pieces that overlap
+  staged      the same by the transport for ranks without access to each other's memory, in pieces that overlap
   in turn     the same in one piece: flowk's permute, all_to_all_single, flowk's permute
   all-to-all  NCCL's all_to_all_single of the same bytes, without any permute
   torch       PyTorch's permute().contiguous(), all_to_all_single, and permute().contiguous() again

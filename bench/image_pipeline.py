@@ -107,7 +107,7 @@ def train(
     batches, targets = images.split(images_per_step), classes.split(images_per_step)
     all_preparations = preparations(device)
     prepare = all_preparations[variant]
-    # Keeps gradients of float16 from underflow by a factor, halved and the step left out where they overflow.
+    # Scales gradients of float16 against underflow. If they overflow, it halves its factor and skips the step.
     scaler = torch.amp.GradScaler(device, init_scale=64.0, enabled=dtype == torch.float16)
 
     def step(i: int) -> Tensor:

@@ -4,12 +4,12 @@
 #include "core/device.h"
 #include "permute/plan/permute_problem.h"
 
-// Plans candidate (src_choice, dst_choice) of a contiguous permute and, where `stream_is_given`, runs it. Returns 0
-// planned, 1 no tile, 2 out of range, 3 failed. `features` receives 18 numbers.
+// Plans candidate (src_choice, dst_choice) of a contiguous permute and runs it `runs` times. Returns 0 planned, 1 no
+// tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism lacks.
 extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* dst, int rank, const int64_t* dst_extents,
                                                        const int64_t* src_strides, const int64_t* dst_strides,
                                                        int element_bytes, int src_choice, int dst_choice, int runs,
-                                                       flowk_stream stream, double* features) {
+                                                       double* features, flowk_stream stream) {
   using namespace flowk::permute;
   PermuteRequest request;
   request.src = src;
@@ -28,47 +28,27 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   PermutePlan plan;
   const TileCandidate candidate = plan_tile_candidate(problem, device, src_choice, dst_choice, &plan);
   if (candidate != TileCandidate::planned) return candidate == TileCandidate::no_box ? 1 : 2;
-  // Of parameters that the mechanism lacks 0.
   const TileParams& tile = *plan.tile();
   RunTable table;
   TileLoad load;
   TileStore store;
   int32_t swizzle_bits = 0, dst_granule = 16;
-  if (const auto* aligned = std::get_if<AlignedTile>(&plan.mechanism)) {
-    load = aligned->params.load;
-    store = aligned->params.store;
-    swizzle_bits = aligned->params.swizzle_bits;
-  } else if (const auto* general = std::get_if<GeneralTile>(&plan.mechanism)) {
-    load = general->params.load;
-    store = general->params.store;
-    table = general->params.table;
-    swizzle_bits = general->params.swizzle_bits;
-    dst_granule = general->params.dst_granule;
-  } else if (const auto* bytes = std::get_if<ByteTile>(&plan.mechanism)) {
-    load = bytes->params.load;
-    store = bytes->params.store;
-    table = bytes->params.table;
-    dst_granule = bytes->params.dst_granule;
-  }
-  const double values[18] = {static_cast<double>(plan.kernel()),
-                             static_cast<double>(plan.unit_bytes),
-                             plan.predicted_cost(),
-                             static_cast<double>(tile.whole_count(tile.src_rows)),
-                             static_cast<double>(tile.whole_count(tile.src_run_bytes)),
-                             static_cast<double>(tile.whole_count(tile.dst_rows) << tile.dst_rows.shift),
-                             static_cast<double>(tile.whole_count(tile.dst_run_elements)),
-                             static_cast<double>(tile.halo),
-                             static_cast<double>(tile.dst_slice),
-                             static_cast<double>(swizzle_bits / 16),
-                             static_cast<double>(table.rank),
-                             static_cast<double>(plan.launch.num_blocks),
-                             static_cast<double>(plan.launch.shared_bytes),
-                             static_cast<double>(dst_granule),
-                             static_cast<double>(store.vectors_per_segment.divisor),
-                             static_cast<double>(store.num_vectors * store.num_rows.divisor),
-                             static_cast<double>(load.shift_mask),
-                             static_cast<double>(table.num_entries)};
-  for (int i = 0; i < 18; ++i) features[i] = values[i];
+  const auto read = [&](const auto& params) {
+    load = params.load;
+    store = params.store;
+    if constexpr (requires { params.table; }) table = params.table;
+    if constexpr (requires { params.swizzle_bits; }) swizzle_bits = params.swizzle_bits;
+    if constexpr (requires { params.dst_granule; }) dst_granule = params.dst_granule;
+  };
+  if (const auto* aligned = std::get_if<AlignedTile>(&plan.mechanism)) read(aligned->params);
+  if (const auto* general = std::get_if<GeneralTile>(&plan.mechanism)) read(general->params);
+  if (const auto* bytes = std::get_if<ByteTile>(&plan.mechanism)) read(bytes->params);
+  const auto write = [&](auto... values) { ((*features++ = static_cast<double>(values)), ...); };
+  write(plan.kernel(), plan.unit_bytes, plan.predicted_cost(), tile.whole_count(tile.src_rows),
+        tile.whole_count(tile.src_run_bytes), tile.whole_count(tile.dst_rows) << tile.dst_rows.shift,
+        tile.whole_count(tile.dst_run_elements), tile.halo, tile.dst_slice, swizzle_bits / 16, table.rank,
+        plan.launch.num_blocks, plan.launch.shared_bytes, dst_granule, store.vectors_per_segment.divisor,
+        store.num_vectors * store.num_rows.divisor, load.shift_mask, table.num_entries);
   for (int i = 0; i < runs; ++i)
     if (!run_permute(plan, stream).ok()) return 3;
   return 0;

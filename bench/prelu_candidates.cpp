@@ -20,8 +20,8 @@ FLOWK_API int flowk_bench_prelu_candidate(const void* x, const void* alpha, void
   return run_prelu(plan, stream).ok() ? 0 : 3;
 }
 
-// Backward by the fields of PreluBackwardChoice in their order. Returns 0, 1 where the choice does not fit, 2 where the
-// workspace is too small, 3 for a failure. Nothing runs where `text` is given: it receives the plan in words.
+// Backward by the fields of PreluBackwardChoice in their order. Returns 0, 1 if the choice does not fit, 2 if the
+// workspace is too small, 3 for a failure. If `text` is given, it receives the plan in words, and nothing runs.
 FLOWK_API int flowk_bench_prelu_backward_candidate(const void* dy, const void* x, const void* alpha, void* dx,
                                                    void* dalpha, int64_t outer, int64_t channels, int64_t inner,
                                                    flowk_dtype dtype, flowk_dtype alpha_dtype, void* workspace,

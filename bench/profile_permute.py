@@ -25,19 +25,9 @@ from pyflowk._bench.work import Work, free_memory
 KERNELS = "regex:^(copy_.*rows|.*_tile|channels)$"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLS = [
-    "long_scoreboard",
-    "short_scoreboard",
-    "barrier",
-    "mio_throttle",
-    "lg_throttle",
-    "wait",
-    "not_selected",
-    "math_pipe_throttle",
-    "no_instruction",
-    "imc_miss",
-    "branch_resolve",
-    "dispatch_stall",
-]
+    "long_scoreboard", "short_scoreboard", "barrier", "mio_throttle", "lg_throttle", "wait", "not_selected",
+    "math_pipe_throttle", "no_instruction", "imc_miss", "branch_resolve", "dispatch_stall",
+]  # fmt: skip
 METRICS = {
     "time": "gpu__time_duration.sum",
     "instructions": "smsp__inst_executed.sum",

@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small case for every kernel of permute and every element size, with conversion too, for compute-sanitizer:
-`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_permute.py`.
-
-Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
-"""
+"""A small case for every kernel of permute and every element size, with conversion too, for compute-sanitizer as
+sanitizing.py says."""
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 import sanitizing
 
 CASES = sanitizing.table_of("permute")
@@ -23,8 +16,7 @@ CONVERT_PAIRS = [
     ("f4", "f2"), ("f2", "f4"), ("u1", "f2"), ("f4", "i1"), ("f2", "i2"), ("i1", "u1"),
     ("f8", "f4"), ("i4", "f8"), ("f8", "u1"), ("f8", "f8"), ("u2", "i4"),
 ]  # fmt: skip
-DTYPES = {"i1": 2, "i2": 3, "i4": 4, "u1": 6, "u2": 7, "f2": 10, "f4": 12, "f8": 13}
-# Those of 8 and 16 bytes are complex: they may lie at half their size.
+# Elements of 8 and 16 bytes are complex, because these may be aligned to half their size.
 TYPE_OF_SIZE = {1: 6, 2: 7, 4: 8, 8: 16, 16: 17}
 
 
@@ -32,13 +24,13 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
     """One call, permute() of elements of `types` bytes, or permute_convert() of two types; its plan."""
     shape, axes = case["shape"], case["axes"]
     names = (f"V{types}", f"V{types}") if isinstance(types, int) else types
-    sides = []
-    for side, dtype, extents in zip(("src", "dst"), map(np.dtype, names), (shape, [shape[axis] for axis in axes])):
+    tensors = []
+    for name, dtype, extents in zip(("src", "dst"), map(np.dtype, names), (shape, [shape[axis] for axis in axes])):
         own_bytes = case["element_bytes"]  # leads are of elements, and of halves in a type that is of this size
-        lead = case.get(f"{side}_lead_bytes", 0)
+        lead = case.get(f"{name}_lead_bytes", 0)
         lead = lead if dtype.itemsize == own_bytes else lead // own_bytes * dtype.itemsize
-        sides.append(sanitizing.Strided(dtype, extents, case.get(f"{side}_strides"), lead))
-    src, dst = sides
+        tensors.append(sanitizing.Strided(dtype, extents, case.get(f"{name}_strides"), lead))
+    src, dst = tensors
     moved = src.view.transpose(axes)
     dst.view[...] = moved if isinstance(types, int) else moved.astype(np.float64) * 0.5
     rank = len(shape)
@@ -47,7 +39,7 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
         arguments = (src.first, src.strides, dst.first, dst.strides, *geometry, TYPE_OF_SIZE[types])
         plan = sanitizing.run(library, "permute", arguments)
     else:
-        codes = [DTYPES[name] for name in types]
+        codes = [sanitizing.code_of(name) for name in types]
         arguments = (src.first, src.strides, codes[0], dst.first, dst.strides, codes[1], *geometry, 0.5)
         plan = sanitizing.run(library, "permute_convert", arguments)
     if not src.is_right() or not dst.is_right():
@@ -55,21 +47,16 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
     return plan
 
 
-def calls() -> list[tuple[dict, int | tuple[str, str]]]:
-    """Every case of the table with every type that it is for."""
-    found: list = [
+def moves() -> list[tuple[dict, int]]:
+    """Every case of the table with every element size that it is for."""
+    return [
         (case, size) for case in CASES for size in (TYPE_OF_SIZE if "every_type" in case else [case["element_bytes"]])
     ]
-    return found + [(case, pair) for case in CASES if "every_type" in case for pair in CONVERT_PAIRS]
 
 
-def main() -> None:
-    library = sanitizing.open_library()
-    plans = [(types, run_case(library, case, types)) for case, types in calls()]
-    sanitizing.require_all((plan for types, plan in plans if isinstance(types, int)), KERNELS)
-    sanitizing.require_all((plan for types, plan in plans if not isinstance(types, int)), CONVERT_KERNELS)
-    print(f"{len(plans)} cases right, {len(KERNELS)} kernels reached")
+def conversions() -> list[tuple[dict, tuple[str, str]]]:
+    return [(case, pair) for case in CASES if "every_type" in case for pair in CONVERT_PAIRS]
 
 
 if __name__ == "__main__":
-    main()
+    sanitizing.run_all(run_case, (moves(), KERNELS), (conversions(), CONVERT_KERNELS))

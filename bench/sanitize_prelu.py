@@ -1,32 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small case for every kernel of PReLU and every type, for compute-sanitizer:
-`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_prelu.py`.
-
-Fails if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
-"""
+"""A small case for every kernel of PReLU and every type, for compute-sanitizer as sanitizing.py says."""
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from pathlib import Path
+import itertools
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 import sanitizing
 from sanitizing import Memory
 
 CASES = sanitizing.table_of("prelu")
 KERNELS = {case["mechanism"] for case in CASES}
-TYPES = {10: np.float16, 12: np.float32, 13: np.float64}
+TYPES = (np.float16, np.float32, np.float64)
 
 
-def run_case(library: ctypes.CDLL, case: dict, code: int) -> str:
+def run_case(library: ctypes.CDLL, case: dict, dtype: type) -> str:
     shape = (case["outer"], case["channels"], case["inner"])
     leads = [case.get(name, 0) for name in ("x_lead", "dy_lead", "out_lead")]
-    dtype = TYPES[code]
-    wide = np.float64 if code == 13 else np.float32
+    wide, code = np.promote_types(dtype, np.float32), sanitizing.code_of(dtype)
     generator = np.random.default_rng(1)
     x, dy = (generator.standard_normal(shape).astype(dtype) for _ in range(2))
     alpha = generator.standard_normal(shape[1]).astype(dtype)
@@ -55,12 +47,5 @@ def run_case(library: ctypes.CDLL, case: dict, code: int) -> str:
     return plan
 
 
-def main() -> None:
-    library = sanitizing.open_library()
-    plans = [run_case(library, case, code) for case in CASES for code in TYPES]
-    sanitizing.require_all(plans, KERNELS)
-    print(f"{len(plans)} cases right, {len(KERNELS)} kernels reached")
-
-
 if __name__ == "__main__":
-    main()
+    sanitizing.run_all(run_case, (itertools.product(CASES, TYPES), KERNELS))

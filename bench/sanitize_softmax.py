@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases of tests/cases/softmax_cases.json: every kernel, type and mask, and clusters, with compute-sanitizer:
-`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_softmax.py
-[--portable-clusters] [--part=I/N] [WORD ...]`.
+`bench/sanitize_softmax.py [--portable-clusters] [--part=I/N] [WORD ...]`, as sanitizing.py says.
 
-Fails if a result is wrong or a kernel is not reached. Each tensor is one allocation of its exact size. With words, such
-as `float16 1x32768`, it runs only the cases whose name has all of them, with a part every N-th from the I-th on, and
-does not ask for every kernel.
+With words, such as `float16 1x32768`, it runs only the cases with all of them in their names, and with a part only
+every N-th case from the I-th on. Then it does not ask for every kernel.
 
 racecheck takes half a minute per case of persistent_rows: give it words or parts. Its rows exchange their values
 through two buffers alternately, so that a value written too early shows at a cluster's third row: an H200 has 15
@@ -24,10 +22,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 import sanitizing
-from sanitizing import Memory
+from sanitizing import Memory, code_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/softmax"))
 from softmax_calls import gradients_of
@@ -37,17 +33,16 @@ from softmax_reference import assert_within, backward_reference, inputs_of, row_
 from pyflowk._native import abi as _abi
 
 KERNELS = {row.mechanism for row in TABLE if row.mechanism}
-CODES = {"int32": 4, "int64": 5, "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}
 
 
 def strides_over(shape: tuple[int, ...], of: tuple[int, ...]) -> ctypes.Array:
-    """The strides in elements of a contiguous tensor of `of` that broadcasts to `shape`."""
+    """The strides in elements of a contiguous tensor of shape `of` that broadcasts to `shape`."""
     strides = [0 if extent == 1 else stride for extent, stride in zip(of, row_strides(of, 1, 0))]
     return (ctypes.c_int64 * len(shape))(*[0] * (len(shape) - len(of)), *strides)
 
 
-def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
-    """Runs a case unless its clusters have more than most_blocks blocks, checks the result and returns the plan."""
+def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
+    """Runs a case unless its clusters have more than max_blocks blocks, checks the result and returns the plan."""
     case = row.case
     host = inputs_of(case)
     inputs, in_dtype, out_dtype = [host.x], case.dtype, case.y_dtype
@@ -63,20 +58,20 @@ def run_case(library: ctypes.CDLL, most_blocks: int, row: TableCase) -> str:
             strides.append(strides_over(case.shape[:-1] if name == "lengths" else case.shape, values.shape))
             setattr(mask, name, memories[-1].pointer)
             setattr(mask, f"{name}_strides", ctypes.addressof(strides[-1]))
-    mask.lengths_dtype, mask.bias_dtype = CODES[case.lengths_dtype], CODES[case.dtype]
+    mask.lengths_dtype, mask.bias_dtype = code_of(case.lengths_dtype), code_of(case.dtype)
     mask.lengths_from_right = case.side == "right"
     nan = np.full(case.shape, np.nan, out_dtype)
     out = Memory(nan, case.out_lead * nan.itemsize)
     tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, None)]
     shape = (ctypes.c_int64 * len(case.shape))(*case.shape)
     sizes = (len(shape), shape, case.scale, ctypes.addressof(mask), int(case.log))
-    arguments = (*tensors, CODES[in_dtype], out.pointer, None, CODES[out_dtype], *sizes)
+    arguments = (*tensors, code_of(in_dtype), out.pointer, None, code_of(out_dtype), *sizes)
     text = ctypes.create_string_buffer(2048)
     function = "flowk_masked_softmax_backward" if row.backward else "flowk_masked_softmax"
     statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]
     plan = text.value.decode()
     blocks = re.search(r"threads of a block, (\d+) blocks", plan)
-    if not blocks or int(blocks[1]) <= most_blocks:
+    if not blocks or int(blocks[1]) <= max_blocks:
         statuses.append(getattr(library, function)(*arguments, None))
     if any(statuses):
         raise RuntimeError(library.flowk_last_error())
@@ -101,7 +96,7 @@ def main() -> None:
     library = sanitizing.open_library()
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     parts = [word.removeprefix("--part=").split("/") for word in sys.argv if word.startswith("--part=")]
-    most_blocks = 8 if "--portable-clusters" in sys.argv else 16
+    max_blocks = 8 if "--portable-clusters" in sys.argv else 16
     rows = [
         row
         for row in TABLE
@@ -109,7 +104,7 @@ def main() -> None:
     ]
     for first, step in parts:
         rows = rows[int(first) - 1 :: int(step)]
-    plans = [run_case(library, most_blocks, row) for row in rows]
+    plans = [run_case(library, max_blocks, row) for row in rows]
     kernels = [plan.split(":")[0] for plan in plans]
     missed = [row.case.id for row, kernel in zip(rows, kernels) if row.mechanism not in ("", kernel)]
     if missed:

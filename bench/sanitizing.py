@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sanitize_*.py share: an operator's case table, allocations of exact sizes, and calls with their plans."""
+"""What the sanitize_*.py share: an operator's case table, allocations of exact sizes, and calls with their plans.
+
+`compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck python bench/sanitize_OP.py` runs small cases. It fails
+if a result is wrong or a kernel is not reached. Each tensor is an allocation of its own, of its exact size.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import numpy as np
 from cuda.bindings import runtime as cudart
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from pyflowk._arrays.dtypes import numpy_dtype, type_of_elements
 from pyflowk._native import library as _library
 
 RANDOM = np.random.default_rng(1)
@@ -22,6 +27,11 @@ RANDOM = np.random.default_rng(1)
 def table_of(op: str) -> list[dict[str, Any]]:
     """The rows of tests/cases/OP_cases.json."""
     return json.loads((Path(__file__).parents[1] / f"tests/cases/{op}_cases.json").read_text())
+
+
+def code_of(dtype: Any) -> int:
+    """flowk's type of a dtype of NumPy or ml_dtypes, or of its name."""
+    return int(type_of_elements(numpy_dtype(dtype)))
 
 
 def check(result: tuple) -> Any:
@@ -37,7 +47,7 @@ class Memory:
         self.host = np.ascontiguousarray(host)
         self._base = check(cudart.cudaMalloc(max(1, lead_bytes + self.host.nbytes)))
         self.pointer = int(self._base) + lead_bytes
-        if lead_bytes:  # read with the first 16 bytes of the values, and not used: no fault for initcheck
+        if lead_bytes:  # initcheck: kernels read them with the first 16 bytes of the values, and do not use them
             check(cudart.cudaMemset(self._base, 0, lead_bytes))
         if upload:
             kind = cudart.cudaMemcpyKind.cudaMemcpyHostToDevice
@@ -51,13 +61,13 @@ class Memory:
         return out
 
     def free(self) -> None:
-        """In place of fetch(), where not every byte is written: a fault for initcheck."""
+        """Instead of fetch() if not every byte is written: reading the others is a fault for initcheck."""
         check(cudart.cudaFree(self._base))
 
 
 class Strided(Memory):
-    """A strided tensor of random values: `lead_bytes`, then the span of its strides and not a byte more. What is
-    assigned to `view` is what is_right() expects."""
+    """A strided tensor of random values: `lead_bytes`, then the span of its strides and not a byte more. is_right()
+    expects what was assigned to `view`."""
 
     def __init__(self, dtype: np.dtype, shape: Sequence[int], strides: Sequence[int] | None, lead_bytes: int) -> None:
         strides = strides or [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
@@ -98,7 +108,19 @@ def run(library: ctypes.CDLL, function: str, arguments: Iterable[Any], workspace
 
 
 def require_all(plans: Iterable[str], kernels: set[str]) -> None:
-    """Exits where the plans' kernels are not these."""
+    """Exits if the plans' kernels are not these."""
     reached = {plan.split(":")[0] for plan in plans}
     if reached != kernels:
         sys.exit(f"not reached: {sorted(kernels - reached)}, unknown: {sorted(reached - kernels)}")
+
+
+def run_all(run_case: Callable[..., str], *parts: tuple[Iterable[tuple[Any, ...]], set[str]]) -> None:
+    """Runs the cases of each part: run_case(library, *case) checks its results and returns its plan. The plans of a
+    part must have its kernels."""
+    library, num_cases = open_library(), 0
+    for cases, kernels in parts:
+        plans = [run_case(library, *case) for case in cases]
+        require_all(plans, kernels)
+        num_cases += len(plans)
+    reached = set().union(*(kernels for _, kernels in parts))
+    print(f"{num_cases} cases right, {len(reached)} kernels reached")

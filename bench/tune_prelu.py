@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every kernel and launch that the planner of PReLU may choose for a case, beside the one it does choose.
+"""Times every kernel and launch that the planner of PReLU may choose for a case, and those that it chooses.
 
 `python bench/tune_prelu.py SET[:TYPES] ... [--directions forward,backward] --json FILE`, sets as of
 `python -m pyflowk bench --op prelu`, with the library that candidates.py describes.
@@ -13,15 +13,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import sys
-from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
 import candidates
 from tuning.generate_tuning import measured
 
-from pyflowk._bench.machine import Machine
-from pyflowk._bench.prelu_work import PreluWork
 from pyflowk._bench.tensors import Tensor
 
 FIELDS = ("kernel", "max_threads", "rows_per_block", "cluster_blocks", "tile_vectors", "overlap", "vectors_in_flight")
@@ -34,7 +30,7 @@ def choice_of(**fields: int) -> tuple[int, ...]:
 
 
 def backward_choices(inner: int) -> list[tuple[int, ...]]:
-    """Those worth a try: by_column and by_warp_column for any planes, the others where inner > 1."""
+    """The choices worth a try: by_column and by_warp_column for any planes, the others if inner > 1."""
     product = itertools.product
     choices = [choice_of(overlap=1), choice_of(kernel=BY_WARP_COLUMN)]
     if inner > 1:
@@ -54,63 +50,47 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
     ]
 
 
-class Launches:
-    """A case's candidates: what makes two of them the same launch, and how one is run on buffer set i."""
+def launches_of(machine: Any, work: Any) -> candidates.Launches:
+    """Every launch once, by its fields: two choices with the same plan are the same launch."""
+    if not work.backward:
+        prelu = candidates.candidate_function("prelu", machine)
 
-    def __init__(self, machine: Machine, work: PreluWork) -> None:
-        self.work, self.stream = work, candidates.stream_of(machine)
-        self.function = candidates.candidate_function("prelu_backward" if work.backward else "prelu")
-        if work.backward:  # room for the pick's partials and for most candidates'
-            num_bytes = max(work.workspace_bytes, work.written_bytes, 1 << 20)
-            self.workspace = Tensor(machine, "u8", [num_bytes])
-            self.workspace.poison(0xFF)
+        def forward(i: int, threads: int) -> int:
+            return prelu(*work.calls[i], threads)
 
-    def forward(self, i: int, threads: int) -> int:
-        return self.function(*self.work.calls[i], threads, self.stream)
+        return {threads: functools.partial(forward, threads=threads) for threads in FORWARD_THREADS}
+    prelu_backward = candidates.candidate_function("prelu_backward", machine)
+    # Room for the pick's partials and for most candidates'.
+    workspace = Tensor(machine, "u8", [max(work.workspace_bytes, work.written_bytes, 1 << 20)])
+    workspace.poison(0xFF)
 
-    def backward(self, i: int, choice: tuple[int, ...], text: ctypes.Array | None = None) -> int:
-        memory = ctypes.c_void_p(self.workspace.ptr), ctypes.c_size_t(self.workspace.num_elements)
+    def backward(i: int, choice: tuple[int, ...], text: ctypes.Array | None = None) -> int:
+        memory = ctypes.c_void_p(workspace.ptr), ctypes.c_size_t(workspace.num_elements)
         fields = (ctypes.c_int32 * len(FIELDS))(*choice)
-        where = (text, ctypes.c_size_t(len(text) if text is not None else 0))
-        return self.function(*self.work.calls[i], *memory, fields, *where, self.stream)
+        return prelu_backward(*work.calls[i], *memory, fields, text, ctypes.c_size_t(len(text) if text else 0))
 
-    def plan_of(self, choice: tuple[int, ...]) -> str | None:
+    plans: dict[bytes, tuple[int, ...]] = {}
+    for choice in backward_choices(work.memory_shape[2]):
         text = ctypes.create_string_buffer(2048)
-        return text.value.decode() if self.backward(0, choice, text) == 0 else None
-
-    def calls(self) -> dict[str, functools.partial[int]]:
-        """Every launch once, by its fields."""
-        if not self.work.backward:
-            return {str(threads): functools.partial(self.forward, threads=threads) for threads in FORWARD_THREADS}
-        plans: dict[str, tuple[int, ...]] = {}
-        for choice in backward_choices(self.work.memory_shape[2]):
-            plan = self.plan_of(choice)
-            if plan is not None:
-                plans.setdefault(plan, choice)
-        words = {choice: " ".join(f"{key}={n}" for key, n in zip(FIELDS, choice) if n) for choice in plans.values()}
-        return {words[choice] or "pick": functools.partial(self.backward, choice=choice) for choice in plans.values()}
+        if backward(0, choice, text) == 0:
+            plans.setdefault(text.value, choice)
+    words = {choice: " ".join(f"{key}={n}" for key, n in zip(FIELDS, choice) if n) for choice in plans.values()}
+    return {words[choice] or "pick": functools.partial(backward, choice=choice) for choice in plans.values()}
 
 
-def main() -> None:
-    parser = candidates.parser_of(__doc__)
-    parser.add_argument("--directions", default="backward")
-    options = parser.parse_args()
-    machine, rows = Machine(), []
-    directions = options.directions.split(",")
-    for _, work in candidates.works(machine, "prelu", options.sets, direction=directions):
-        assert isinstance(work, PreluWork)
-        row, found = candidates.fractions_of(machine, work, Launches(machine, work).calls(), options.rounds)
-        rows.append(candidates.result_of(row, found))
-        title = f"{work.types} {work.layout} {work.shape_text} {work.kind} {row['copy_us']:.1f}us"
-        print(f"{title}: pick {rows[-1]['pick']:.3f} {row['plan'].split(':')[0]}", flush=True)
-        figures = {"pick": rows[-1]["pick"]} | dict(list(found.items())[: options.best])
-        print(f"    {measured(title, figures)}", flush=True)
-        for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
-            best = next((words for words in found if words.split()[0] == f"kernel={kernel}"), None)
-            if best is not None and best not in figures:
-                print(f"    {found[best]:.3f} {best}", flush=True)
-    candidates.finish(rows, options.json)
+def report(work: Any, row: dict[str, Any], found: dict[Any, float], launches: candidates.Launches) -> None:
+    title = f"{work.types} {work.layout} {work.shape_text} {work.kind} {row['copy_us']:.1f}us"
+    print(f"{title}: pick {row['pick']:.3f} {row['plan'].split(':')[0]}", flush=True)
+    figures = candidates.best_of(row, found, options.best)
+    print(f"    {measured(title, figures)}", flush=True)
+    for kernel in range(BY_CHANNEL, BY_WARP_COLUMN + 1):
+        best = next((words for words in found if str(words).split()[0] == f"kernel={kernel}"), None)
+        if best is not None and best not in figures:
+            print(f"    {found[best]:.3f} {best}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    parser = candidates.parser_of(__doc__)
+    parser.add_argument("--directions", default="backward")
+    options = parser.parse_args()
+    candidates.tune("prelu", options, launches_of, report, only={"direction": options.directions.split(",")})

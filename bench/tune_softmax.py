@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every config that fits, beside the planner's own choice.
+"""Times every config that fits, and the planner's own choice.
 
 `python bench/tune_softmax.py SET[:TYPE,...] ... [--json FILE]`, sets plain, odd, dense, lengths, bias, backward of
 `python -m pyflowk bench --op softmax`, or cases as `"bias f32 3353x23824"`, with the library that candidates.py
@@ -15,29 +15,17 @@ import ctypes
 import functools
 import itertools
 import math
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))
 import candidates
 from tuning.generate_tuning import measured
 
 from pyflowk._bench import tensors
-from pyflowk._bench.machine import Machine
-from pyflowk._bench.softmax_work import SoftmaxWork
 
 KERNELS = [
-    "row_in_registers",
-    "row_in_shared",
-    "staged_rows",
-    "two_pass_row",
-    "rows_by_vectors",
-    "rows_in_lanes",
-    "split_row",
+    "row_in_registers", "row_in_shared", "staged_rows", "two_pass_row", "rows_by_vectors", "rows_in_lanes", "split_row",
     "persistent_rows",
-]
+]  # fmt: skip
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 MAX_LANES = 512
@@ -65,7 +53,7 @@ class Config(NamedTuple):
         return f"{text} r{self.resident_blocks} {self.rows_per_launch} rows per launch"
 
 
-def configs_of(work: SoftmaxWork) -> list[Config]:
+def configs_of(work: Any) -> list[Config]:
     """Configs that hold a row without many unused vectors."""
     k = work.shape[-1]
     row_bytes = k * work.outs[0].itemsize
@@ -100,7 +88,7 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
         configs += [
             Config("rows_by_vectors", rows, row_vectors, threads) for rows in (2, 4) for threads in (64, 128, 256)
         ]
-    if (work.mask == "causal" or "lengths" in work.mask) and row_vectors <= 128:
+    if (work.mask == "causal" or work.mask_field == "lengths") and row_vectors <= 128:
         configs += [
             Config("rows_in_lanes", vectors, lanes, threads)
             for vectors, lanes in itertools.product((1, 2, 3, 4), (1, 2, 4, 8, 16, 32))
@@ -114,7 +102,7 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
             for launch_bytes in LAUNCH_BYTES:
                 launch_rows = min(max(launch_bytes // row_bytes, 1), rows)
                 configs.append(Config("split_row", slices, threads, threads, rows_per_launch=launch_rows))
-    inputs_bytes = row_bytes * (2 if work.is_backward or "bias" in work.mask else 1)
+    inputs_bytes = row_bytes * (2 if work.is_backward or work.mask_field == "bias" else 1)
     for cluster in (2, 4, 8, 16):
         if rows * cluster > MULTIPROCESSORS and SHARED_BYTES // 4 <= inputs_bytes // cluster <= SHARED_BYTES:
             clusters = MULTIPROCESSORS // cluster
@@ -122,42 +110,33 @@ def configs_of(work: SoftmaxWork) -> list[Config]:
     return sorted(set(configs))
 
 
-def candidate_of(machine: Machine, work: SoftmaxWork) -> Callable[..., int]:
-    """candidate(i, config): the status of a config on buffer set i."""
-    function, longs = candidates.candidate_function("softmax"), [ctypes.c_int64(n) for n in work.shape]
-    code, stream = int(work.outs[0].code), candidates.stream_of(machine)
+def launches_of(machine: Any, work: Any) -> candidates.Launches:
+    function = candidates.candidate_function("softmax", machine)
+    code, longs = int(work.outs[0].code), [ctypes.c_int64(extent) for extent in work.shape]
 
-    def candidate(i: int, config: Config) -> int:
+    def launch(i: int, config: Config) -> int:
         x, *others = work.operands[i]
         y = ctypes.c_void_p(others.pop(0).ptr) if work.is_backward else None
         mask = others[0] if others else None
-        strides = [0 if extent == 1 else stride for extent, stride in zip(mask.shape, mask.strides)][:3] if mask else []
         masks = [
             ctypes.c_void_p(mask.ptr) if mask and name == work.mask_field else None
             for name in ("bias", "dense", "lengths")
         ]
         return function(
             *(int(work.is_backward), code, ctypes.c_void_p(x.ptr), y, ctypes.c_void_p(work.outs[i].ptr), *masks),
-            *(tensors.longs(strides), int(work.mask == "causal"), *longs, ctypes.c_double(work.scale)),
-            *(KERNELS.index(config.kernel), *config[1:-1], ctypes.c_int64(config.rows_per_launch), USES_PDL, stream),
+            *(tensors.longs(mask.broadcast_strides()[:3] if mask else []), int(work.mask == "causal"), *longs),
+            *(ctypes.c_double(work.scale), KERNELS.index(config.kernel), *config[1:-1]),
+            *(ctypes.c_int64(config.rows_per_launch), USES_PDL),
         )
 
-    return candidate
+    return {config: functools.partial(launch, config=config) for config in configs_of(work)}
 
 
-def main() -> None:
-    options = candidates.parser_of(__doc__).parse_args()
-    machine, rows = Machine(), []
-    for _, work in candidates.works(machine, "softmax", options.sets):
-        assert isinstance(work, SoftmaxWork)
-        candidate = candidate_of(machine, work)
-        calls = {config: functools.partial(candidate, config=config) for config in configs_of(work)}
-        row, found = candidates.fractions_of(machine, work, calls, options.rounds)
-        rows.append(candidates.result_of(row, found))
-        figures = {"pick": rows[-1]["pick"]} | {str(config): f for config, f in list(found.items())[: options.best]}
-        print(measured(f"{work.kind} {work.types} {work.shape_text}", figures), flush=True)
-    candidates.finish(rows, options.json)
+def report(work: Any, row: dict[str, Any], found: dict[Any, float], launches: candidates.Launches) -> None:
+    figures = candidates.best_of(row, found, options.best)
+    print(measured(f"{work.kind} {work.types} {work.shape_text}", figures), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    options = candidates.parser_of(__doc__).parse_args()
+    candidates.tune("softmax", options, launches_of, report)

@@ -13,71 +13,66 @@ _CELL = 18
 
 
 class Picture(NamedTuple):
-    """Scores of shape (q, k), or (batch, q, k) for one panel per batch."""
+    """Scores of shape (q, k), or (batch, q, k) for one panel per batch, and the options of masked_softmax."""
 
     caption: str
-    masked: np.ndarray[Any, Any]
-    options: dict[str, Any]  # of masked_softmax, that mask the same columns
+    shape: tuple[int, ...]
+    options: dict[str, Any]
     values: np.ndarray[Any, Any] | None = None  # written into the unmasked cells
 
-
-def _causal(q: int, k: int, offset: int = 0) -> np.ndarray[Any, Any]:
-    """True where j > d, with d = i + (k - q) + offset."""
-    i, j = np.arange(q)[:, None], np.arange(k)[None, :]
-    return j > i + (k - q) + offset
-
-
-def _band(q: int, k: int, window: int, both_sides: bool) -> np.ndarray[Any, Any]:
-    """True outside the window around, or before, the diagonal d = i + (k - q)."""
-    i, j = np.arange(q)[:, None], np.arange(k)[None, :]
-    d = i + (k - q)
-    return (j <= d - window) | ((j >= d + window) if both_sides else (j > d))
+    @property
+    def masked(self) -> np.ndarray[Any, Any]:
+        """True where a column is masked out."""
+        return _masked(self.shape, **self.options)
 
 
-def _beyond(lengths: list[int], k: int, side: str = "left") -> np.ndarray[Any, Any]:
-    """(batch, 1, k): True behind the first `lengths` columns, or before the last ones."""
-    columns = np.arange(k) if side == "left" else np.arange(k)[::-1]
-    return columns >= np.array(lengths)[:, None, None]
+def _masked(
+    shape: tuple[int, ...],
+    mask: Any = False,
+    lengths: Any = None,
+    side: str = "left",
+    causal: bool = False,
+    causal_offset: int = 0,
+    window: int | None = None,
+    bias: Any = None,
+) -> np.ndarray[Any, Any]:
+    """What masked_softmax masks out, in NumPy. `lengths` are of shape (batch,) or (batch, q)."""
+    q, k = shape[-2:]
+    j = np.arange(k)
+    diagonal = np.arange(q)[:, None] + (k - q) + causal_offset
+    masked = np.broadcast_to(mask, shape).copy()
+    if lengths is not None:
+        masked |= (j if side == "left" else j[::-1]) >= lengths.reshape(shape[0], -1, 1)
+    if causal:
+        masked |= j > diagonal
+    if window is not None:
+        masked |= (j <= diagonal - window) | ((j >= diagonal + window) & (not causal))
+    return masked
 
 
 def pictures() -> dict[str, Picture]:
-    q, k = 4, 8
     documents = np.array([0, 0, 0, 1, 1, 2, 2, 2])
-    same = documents[:, None] != documents[None, :]
-    key_padding = np.zeros((2, 1, k), bool)
+    key_padding = np.zeros((2, 1, 8), bool)
     key_padding[0, :, 6:] = key_padding[1, :, 3:] = True
-    lengths = np.array([6, 3])
-    rows = np.array([[3, 4, 5, 6], [1, 2, 2, 1]])
+    lengths, per_row = np.array([6, 3]), np.array([[3, 4, 5, 6], [1, 2, 2, 1]])
     slope = np.arange(8, dtype=np.float32)
-    both = np.broadcast_to(key_padding, (2, q, k))
+    square, wide, batches = (8, 8), (4, 8), (2, 4, 8)
+    offset = {"causal": True, "causal_offset": -4}
+    together = {"causal": True, "window": 4, "lengths": np.array([8, 3])}
     return {
-        "dense": Picture("mask of shape (8, 8): three documents", same, {"mask": same}),
-        "key_padding": Picture("mask of shape (2, 1, 8): one row per batch", both, {"mask": key_padding}),
-        "lengths": Picture("lengths=[6, 3]", np.broadcast_to(_beyond([6, 3], k), (2, q, k)), {"lengths": lengths}),
-        "lengths_right": Picture(
-            'lengths=[6, 3], side="right"',
-            np.broadcast_to(_beyond([6, 3], k, "right"), (2, q, k)),
-            {"lengths": lengths, "side": "right"},
-        ),
-        "lengths_per_row": Picture(
-            "lengths of shape (2, 4): one per row", np.arange(k) >= rows[..., None], {"lengths": rows}
-        ),
-        "causal": Picture("causal=True, q = k", _causal(8, 8), {"causal": True}),
-        "causal_longer": Picture("causal=True, q = 4, k = 8", _causal(q, k), {"causal": True}),
-        "causal_offset": Picture(
-            "causal=True, causal_offset=-4, q = 4, k = 8",
-            _causal(q, k, -4),
-            {"causal": True, "causal_offset": -4},
-        ),
-        "window": Picture("causal=True, window=3", _band(8, 8, 3, False), {"causal": True, "window": 3}),
-        "band": Picture("window=3", _band(8, 8, 3, True), {"window": 3}),
-        "together": Picture(
-            "causal=True, window=4, lengths=[8, 3]",
-            _band(8, 8, 4, False)[None] | _beyond([8, 3], 8),
-            {"causal": True, "window": 4, "lengths": np.array([8, 3])},
-        ),
+        "dense": Picture("mask of shape (8, 8): three documents", square, {"mask": documents[:, None] != documents}),
+        "key_padding": Picture("mask of shape (2, 1, 8): one row per batch", batches, {"mask": key_padding}),
+        "lengths": Picture("lengths=[6, 3]", batches, {"lengths": lengths}),
+        "lengths_right": Picture('lengths=[6, 3], side="right"', batches, {"lengths": lengths, "side": "right"}),
+        "lengths_per_row": Picture("lengths of shape (2, 4): one per row", batches, {"lengths": per_row}),
+        "causal": Picture("causal=True, q = k", square, {"causal": True}),
+        "causal_longer": Picture("causal=True, q = 4, k = 8", wide, {"causal": True}),
+        "causal_offset": Picture("causal=True, causal_offset=-4, q = 4, k = 8", wide, offset),
+        "window": Picture("causal=True, window=3", square, {"causal": True, "window": 3}),
+        "band": Picture("window=3", square, {"window": 3}),
+        "together": Picture("causal=True, window=4, lengths=[8, 3]", (2, 8, 8), together),
         "bias": Picture(
-            "causal=True, bias=slope * j; the numbers are j", _causal(8, 8), {"causal": True, "bias": slope}, slope
+            "causal=True, bias=slope * j; the numbers are j", square, {"causal": True, "bias": slope}, slope
         ),
     }
 
@@ -110,7 +105,7 @@ def _panel(picture: Picture, masked: np.ndarray[Any, Any], name: str) -> str:
 def picture(name: str) -> str:
     """A figure: one panel per batch."""
     drawn = pictures()[name]
-    masked = drawn.masked if drawn.masked.ndim == 3 else drawn.masked[None]
+    masked = drawn.masked.reshape(-1, *drawn.shape[-2:])
     names = [f"batch {b}" if len(masked) > 1 else "" for b in range(len(masked))]
     panels = "".join(f"<div>{_panel(drawn, panel, which)}</div>" for panel, which in zip(masked, names))
     return f"<figure><div>{panels}</div><figcaption>{html.escape(drawn.caption)}</figcaption></figure>"

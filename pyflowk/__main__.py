@@ -33,7 +33,7 @@ EXAMPLES = """examples:
 
 
 def main() -> int:
-    """The exit status. Where the reader of a pipe has gone (`... | head`), that of a program that SIGPIPE ends."""
+    """The exit status. If the reader of a pipe has gone (`... | head`), it is that of a program that SIGPIPE ends."""
     try:
         try:
             return _run()

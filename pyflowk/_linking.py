@@ -21,7 +21,7 @@ def get_include() -> str:
 
 
 def get_library(simt: bool = False) -> str:
-    """The file to link or to load: libflowk, or where it is not installed libflowk_simt.
+    """The file to link or to load: libflowk, or libflowk_simt if libflowk is not installed.
 
     Parameters
     ----------

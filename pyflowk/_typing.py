@@ -62,7 +62,7 @@ class TorchDType(Protocol):
 Array = NDArray[Any] | SupportsDLPack | SupportsCudaArrayInterface
 ArrayT = TypeVar("ArrayT", bound=SupportsDLPack | SupportsCudaArrayInterface)
 Number = bool | int | float | np.number[Any] | np.bool_
-# What stands for an array beside NumPy's: a number, or a list of them, nested as NumPy takes it.
+# What NumPy makes an array of: a number, or a list of numbers, which may be nested.
 Numbers = Number | list[Any] | tuple[Any, ...]
 # A name ("bfloat16"), a DType, a dtype or scalar type of NumPy or ml_dtypes, or a dtype of torch.
 DTypeLike = str | DType | np.dtype[Any] | type | TorchDType

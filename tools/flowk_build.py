@@ -113,7 +113,7 @@ def _prepare(settings: Settings, folder: Path) -> dict[str, Any]:
     """The settings with meson told whether to use nvcc, and which: that is in a file in `folder`."""
     origin = _origin(settings)
     arguments = _setup_args(settings)
-    if _is_free_threaded():  # which meson-python refuses beside `limited-api`
+    if _is_free_threaded():  # meson-python refuses it together with `limited-api`
         arguments = ["-Dpython.allow_limited_api=false", *arguments]
     if origin == "disabled":
         return {**(settings or {}), "setup-args": ["-Dcuda=disabled", *arguments]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder of bytes, whose attention and activation come from PyTorch, from pyflowk, or attention from PyTorch's SDPA.
+"""A decoder of bytes. Attention and activation are PyTorch's or pyflowk's, or attention is PyTorch's SDPA.
 
 Everything else, the parameters and their initial values too, is the same, so that the variants can be compared.
 """
@@ -45,7 +45,7 @@ class Operators(Protocol):
 
 
 class TorchOperators:
-    """Explicit attention. Heads are moved as views, which torch copies where a matrix product needs it."""
+    """Explicit attention. Heads are moved as views, which torch copies if a matrix product needs that."""
 
     def split_heads(self, qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
         return qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind()

@@ -19,7 +19,7 @@ GROUPS = (
     *("norm", "loss", "optimizer", "generated", "other"),
 )
 
-# The first rule that has one of its words in the operator's name, or in that of one that called it, decides.
+# The first rule decides that has one of its words in the name of the operator or of one of its callers.
 _BY_CALLER = (
     ("generated", ("triton_",)),
     ("preparation", ("preparation",)),
@@ -42,7 +42,7 @@ def group_of(names: list[str]) -> str:
     for group, words in _BY_CALLER:
         if any(word in name for name in names for word in words):
             return group
-    # Only attention multiplies, by its scale, and adds in place; the sum is the gradient of that bias.
+    # Only attention multiplies (by its scale) and adds in place; the sum is the gradient of its bias.
     in_backward = any("Backward" in name for name in names)
     is_bias = names[0] == "aten::sum" and any("AddBackward" in name or "ExpandBackward" in name for name in names)
     is_bias = is_bias or (names[0] == "aten::add_" and not in_backward)
@@ -71,7 +71,7 @@ def profile_steps(
         if on_gpu:
             torch.cuda.synchronize()
     on_cpu = [event for event in recorded.events() if event.device_type == DeviceType.CPU]
-    ranges = {event.name for event in on_cpu}  # on the GPU too, where they hold kernels
+    ranges = {event.name for event in on_cpu}  # GPU events have them too, around their kernels
     groups: dict[str, float] = dict.fromkeys(GROUPS, 0.0)
     operators: dict[tuple[str, str], float] = defaultdict(float)
     kernels: dict[str, float] = defaultdict(float)

@@ -16,7 +16,6 @@ import argparse
 import gc
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -25,10 +24,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 import grammar_text
+import torch
 from decoder_model import VARIANTS, Config, Decoder
 from step_profile import profile_steps
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the four articles published, beside the same comparison on this GPU."""
+"""What the four articles published, and the same comparison on this GPU."""
 
 from __future__ import annotations
 
@@ -21,31 +21,25 @@ class Claim(NamedTuple):
     title: str
     published: str
     op: str
-    cases: tuple[Case, ...]
-
-
-def _permutes(axes: list[int], kind: str) -> tuple[Case, ...]:
-    return tuple(case for case in permute_work.cases_of("seeds") if case["axes"] == axes and case["kind"] == kind)
-
-
-def _casts() -> tuple[Case, ...]:
-    table = [(1 << power) // 6 for power in (24, 25, 26, 27)]
-    return tuple({"name": "cast", "op": "copy", "kinds": ["f32", "f16"], "shape": (count,)} for count in table)
-
-
-def _prelus(shapes: Iterable[tuple[int, ...]]) -> tuple[Case, ...]:
-    return tuple({"layout": "nchw", "shape": shape, "kind": "f32", "direction": "forward"} for shape in shapes)
-
-
-def _softmaxes(kind: str) -> tuple[Case, ...]:
-    return tuple({"kind": kind, "types": "f32", "shape": shape} for shape in ATTENTION)
+    cases: list[Case]
 
 
 def claims() -> list[Claim]:
-    """All of them; the two masked softmaxes lie beside each other, on the same shapes."""
+    """All claims. The last two are masked softmaxes of the same shapes, with a dense mask and with lengths."""
     a100, copied = "A100 40GB", "1.24 to 1.4 times PyTorch's speed, near a copy"
+    seeds = permute_work.cases_of("seeds")
+
+    def prelus(shapes: Iterable[tuple[int, ...]]) -> list[Case]:
+        return [{"layout": "nchw", "shape": shape, "kind": "f32", "direction": "forward"} for shape in shapes]
+
+    def softmaxes(kind: str) -> list[Case]:
+        return [{"kind": kind, "types": "f32", "shape": shape} for shape in ATTENTION]
+
     swaps = [
-        Claim(f"permute {name}, {kind}, 16-128 MB", f"{a100}: {ratio}", "permute", _permutes(axes, kind))
+        Claim(
+            *(f"permute {name}, {kind}, 16-128 MB", f"{a100}: {ratio}", "permute"),
+            [case for case in seeds if (case["axes"], case["kind"]) == (axes, kind)],
+        )
         for name, axes, kind, ratio in (
             ("(1,0,2)", [1, 0, 2], "f32", copied),
             ("(1,0,2)", [1, 0, 2], "f16", copied),
@@ -53,19 +47,17 @@ def claims() -> list[Claim]:
             ("(0,2,1)", [0, 2, 1], "f16", "up to 6.3 times PyTorch's speed"),
         )
     ]
-    share, gain = "15 % of attention's time in place of 19 %", "2.5 times the speed of the dense mask's kernel"
+    sizes = [(1 << power) // 6 for power in (24, 25, 26, 27)]
+    casts = [{"name": "cast", "op": "copy", "kinds": ["f32", "f16"], "shape": (size,)} for size in sizes]
+    fast, same = f"{a100}: about 3 times PyTorch's speed", f"{a100}: on a par with PyTorch"
+    share, gain = "15 % of attention's time instead of 19 %", "2.5 times the speed of the dense mask's kernel"
     return [
         *swaps,
-        Claim("cast f32 to f16", f"{a100}: 80 to 90 % faster than PyTorch", "elementwise", _casts()),
-        Claim(
-            "PReLU, InsightFace's shapes, f32",
-            f"{a100}: about 3 times PyTorch's speed",
-            "prelu",
-            _prelus(INSIGHTFACE[:4]),
-        ),
-        Claim("PReLU, planes of 7x7, f32", f"{a100}: on a par with PyTorch", "prelu", _prelus(INSIGHTFACE[4:])),
-        Claim("masked softmax, dense mask, f32", f"unnamed GPU: {share}", "softmax", _softmaxes("dense")),
-        Claim("masked softmax, lengths, f32", f"unnamed GPU: {gain}", "softmax", _softmaxes("lengths")),
+        Claim("cast f32 to f16", f"{a100}: 80 to 90 % faster than PyTorch", "elementwise", casts),
+        Claim("PReLU, InsightFace's shapes, f32", fast, "prelu", prelus(INSIGHTFACE[:4])),
+        Claim("PReLU, planes of 7x7, f32", same, "prelu", prelus(INSIGHTFACE[4:])),
+        Claim("masked softmax, dense mask, f32", f"unnamed GPU: {share}", "softmax", softmaxes("dense")),
+        Claim("masked softmax, lengths, f32", f"unnamed GPU: {gain}", "softmax", softmaxes("lengths")),
     ]
 
 

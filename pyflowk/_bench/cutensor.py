@@ -13,7 +13,7 @@ from typing import Any
 from .work import Work
 
 DATA_TYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14}  # cutensorDataType_t
-IDENTITY, DEFAULT_ALGORITHM, NO_JIT, MOST_ALIGNMENT = 1, -1, 0, 128
+IDENTITY, DEFAULT_ALGORITHM, NO_JIT, MAX_ALIGNMENT = 1, -1, 0, 128
 _Pointer = ctypes.c_void_p
 
 
@@ -51,8 +51,8 @@ def cutensor_call(machine: Any, work: Work) -> Callable[[int], None]:
     if x.kind not in DATA_TYPES:
         raise TypeError(f"no type {x.kind}")
     rank, handle = len(axes), _handle()
-    aligned = all(tensor.ptr % MOST_ALIGNMENT == 0 for tensor in (*(x for (x,) in work.operands), *work.outs))
-    alignment = MOST_ALIGNMENT if aligned else x.itemsize
+    aligned = all(tensor.ptr % MAX_ALIGNMENT == 0 for tensor in (*(x for (x,) in work.operands), *work.outs))
+    alignment = MAX_ALIGNMENT if aligned else x.itemsize
     compute = _Pointer.in_dll(library(), f"CUTENSOR_COMPUTE_DESC_{'64F' if x.kind == 'f64' else '32F'}")
 
     def descriptor(tensor: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
-from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, longs
+from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, extents_of, longs
 from .work import Work, by
 
 SETS = {
@@ -26,19 +26,33 @@ SETS = {
     "broadcast": "a row, a column, a scalar",
     "transposed": "operands that lie transposed",
     "small": "4 to 32 MB",
-    "jit": "pyflowk.ElementwiseKernel beside the built-in operation",
+    "jit": "pyflowk.ElementwiseKernel, and the built-in operation",
 }
 RESULT_SETS = {
     "anchors": "torch", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
 }  # fmt: skip
 MB = 1 << 20
 _BY_NAME: dict[str, UnaryOp | BinaryOp | TernaryOp] = {op.name.lower(): op for op in OPERATIONS}
+# The C function, the number of operands, and the number of parameters.
 _ARITIES: dict[type, tuple[str, int, int]] = {
     UnaryOp: ("unary", 1, 2),
     BinaryOp: ("binary", 2, 0),
     TernaryOp: ("ternary", 3, 1),
 }
 BASIC = ("u8", "f16", "f32", "f64")
+ALL = ("bool", "i8", "i16", "i32", "i64", "u8", "f16", "bf16", "f32", "f64", "e4m3", "e5m2")
+CASTS = (
+    "f32,f16", "f16,f32", "f32,bf16", "bf16,f32", "f16,bf16", "f64,f32", "f32,f64", "f64,f16", "f16,f64", "f32,e4m3",
+    "e4m3,f32", "f16,e4m3", "e4m3,f16", "bf16,e5m2", "e5m2,bf16", "u8,f32", "f32,u8", "i8,f16", "f16,i8", "i32,f32",
+    "f32,i32", "i64,i32", "i32,i64", "i64,f16", "u8,f64", "f64,u8", "bool,f32", "f32,bool", "u8,i16", "i16,u8",
+)  # fmt: skip
+MISALIGNED = (("relu", "+1,"), ("relu", ",+1"), ("relu", "+1,+1"), ("relu", "+1,+3"), ("add", ",+1,"),
+              ("add", "+1,+3,+5"))  # fmt: skip
+ANCHORS = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("mul", "f16", 8), ("gelu", "f16", 8))
+SMALL = (
+    ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("mul", "f16"),
+    ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
+)  # fmt: skip
 Case = dict[str, Any]
 
 
@@ -49,132 +63,105 @@ def kinds_of(op: str, kind: str) -> list[str]:
     return ["bool" if op == "where" else kind, *kinds[1:], "bool" if OPERATIONS[member].result == "BOOL" else kind]
 
 
-def _flat(op: str, kinds: str, megabytes: float, layouts: list[str] | None = None) -> Case:
-    """`megabytes` are read and written together. A single type is that of the values."""
-    names = kinds.split(",") if "," in kinds else kinds_of(op, kinds)
-    count = int(megabytes * MB) // sum(BYTES[name] for name in names)
-    return {"name": f"{op} {megabytes:g}MB", "op": op, "kinds": names, "shape": (count,), "layouts": layouts}
+def _case(op: str, types: str, size: Any, shapes: Any = None, layouts: Any = None, name: str = "", **more: Any) -> Case:
+    """`types` are those of the operands and of the result, or the one of the values; `size` is the shape, or the MB
+    that are read and written together."""
+    kinds = types.split(",") if "," in types else kinds_of(op, types)
+    if not isinstance(size, tuple):
+        name, size = f"{op} {size:g}MB", (int(size * MB) // sum(BYTES[kind] for kind in kinds),)
+    return {"name": name, "op": op, "kinds": kinds, "shape": size, "shapes": shapes, "layouts": layouts, **more}
 
 
-def _case(
-    name: str, op: str, kinds: list[str], shape: tuple[int, ...], shapes: Any = None, layouts: Any = None
-) -> Case:
-    return {"name": name, "op": op, "kinds": kinds, "shape": shape, "shapes": shapes, "layouts": layouts}
+def _operations(arity: str) -> Iterator[Case]:
+    for op, member in _BY_NAME.items():
+        if _ARITIES[type(member)][0] == arity and op != "copy":
+            for kind in ("f16", "bf16", "f32", "f64") if "F" in OPERATIONS[member].takes else ("i32",):
+                yield _case(op, kind, 256)
 
 
-def _anchors() -> list[Case]:
-    table = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("mul", "f16", 8), ("gelu", "f16", 8))
-    return [_flat(op, kinds, size * scale) for scale in (1, 8, 64) for op, kinds, size in table]
-
-
-def _types() -> list[Case]:
-    kinds = ("bool", "i8", "i16", "i32", "i64", "u8", "f16", "bf16", "f32", "f64", "e4m3", "e5m2")
-    operations = ("add", "relu", "less", "where")
-    return [_flat(op, kind, 256) for kind in kinds for op in operations if kind != "bool" or op == "where"]
-
-
-def _operations(arity: str) -> list[Case]:
-    return [
-        _flat(op, kind, 256)
-        for op, member in _BY_NAME.items()
-        if _ARITIES[type(member)][0] == arity and op != "copy"
-        for kind in (("f16", "bf16", "f32", "f64") if "F" in OPERATIONS[member].takes else ("i32",))
-    ]
-
-
-def _casts() -> list[Case]:
-    pairs = [
-        "f32,f16", "f16,f32", "f32,bf16", "bf16,f32", "f16,bf16", "f64,f32", "f32,f64", "f64,f16", "f16,f64",
-        "f32,e4m3", "e4m3,f32", "f16,e4m3", "e4m3,f16", "bf16,e5m2", "e5m2,bf16", "u8,f32", "f32,u8", "i8,f16",
-        "f16,i8", "i32,f32", "f32,i32", "i64,i32", "i32,i64", "i64,f16", "u8,f64", "f64,u8", "bool,f32", "f32,bool",
-        "u8,i16", "i16,u8",
-    ]  # fmt: skip
-    return [_flat("copy", pair, 256) for pair in pairs]
-
-
-def _misaligned() -> list[Case]:
-    layouts = [("relu", "+1,"), ("relu", ",+1"), ("relu", "+1,+1"), ("relu", "+1,+3"), ("add", ",+1,"),
-               ("add", "+1,+3,+5")]  # fmt: skip
-    cases = [_flat(op, kind, 256, where.split(",")) for kind in BASIC for op, where in layouts]
-    return cases + [_flat("copy", pair, 256, ["+1", ""]) for pair in ("f32,f16", "f16,f32")]
-
-
-def _broadcast() -> list[Case]:
-    cases = []
+def _misaligned() -> Iterator[Case]:
     for kind in BASIC:
-        count, kinds = 128 * MB // BYTES[kind], [kind] * 3
+        for op, layouts in MISALIGNED:
+            yield _case(op, kind, 256, layouts=layouts.split(","))
+    for types in ("f32,f16", "f16,f32"):
+        yield _case("copy", types, 256, layouts=["+1", ""])
+
+
+def _broadcast() -> Iterator[Case]:
+    for kind in BASIC:
+        count = 128 * MB // BYTES[kind]
         square, channels = (count // 4096, 4096), (count // (64 * 56 * 56), 64, 56, 56)
         for cols in (4096, 4097, 64, 57, 7):
             shape = (count // cols, cols)
-            cases.append(_case(f"row x{cols}", "add", kinds, shape, [shape, (1, cols)]))
-            cases.append(_case(f"column x{cols}", "mul", kinds, shape, [shape, (shape[0], 1)]))
-        cases.append(_case("nchw scale", "mul", kinds, channels, [channels, (1, 64, 1, 1)]))
-        cases.append(_case("scalar", "add", kinds, (count,), [(count,), (1,)]))
-        cases.append(_case("outer", "add", kinds, square, [(square[0], 1), (1, square[1])]))
-    return cases
+            yield _case("add", kind, shape, [shape, (1, cols)], name=f"row x{cols}")
+            yield _case("mul", kind, shape, [shape, (shape[0], 1)], name=f"column x{cols}")
+        yield _case("mul", kind, channels, [channels, (1, 64, 1, 1)], name="nchw scale")
+        yield _case("add", kind, (count,), [(count,), (1,)], name="scalar")
+        yield _case("add", kind, square, [(square[0], 1), (1, square[1])], name="outer")
 
 
-def _transposed() -> list[Case]:
-    cases = []
+def _transposed() -> Iterator[Case]:
     for kind in BASIC:
         side = int(math.sqrt(256 * MB / 3 / BYTES[kind])) // 256 * 256
         for shape in ((side, side), (side - 1, side + 1), (64, side // 8, side // 8)):
-            cases.append(_case("x + yT", "add", [kind] * 3, shape, None, ["", "T", ""]))
-            cases.append(_case("relu(xT)", "relu", [kind] * 2, shape, None, ["T", ""]))
-        cases.append(_case("xT + yT", "add", [kind] * 3, (side, side), None, ["T", "T", ""]))
-    return cases + [_case("cast(xT)", "copy", ["f32", "f16"], (4096, 8192), None, ["T", ""])]
+            yield _case("add", kind, shape, None, ["", "T", ""], "x + yT")
+            yield _case("relu", kind, shape, None, ["T", ""], "relu(xT)")
+        yield _case("add", kind, (side, side), None, ["T", "T", ""], "xT + yT")
+    yield _case("copy", "f32,f16", (4096, 8192), None, ["T", ""], "cast(xT)")
 
 
-def _small() -> list[Case]:
-    table = (
-        ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("mul", "f16"),
-        ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
-    )  # fmt: skip
-    return [_flat(op, kinds, megabytes) for megabytes in (4, 8, 16, 32) for op, kinds in table]
-
-
-def _jit() -> list[Case]:
-    cases = []
+def _jit() -> Iterator[Case]:
     for kind in BASIC:
         square = (4096 * 16 // BYTES[kind], 4096)
-        cases.append(_flat("relu", kind, 256) | {"jit": "z = x > (T)0 ? x : (T)0"})
-        others = [
-            _flat("add", kind, 256),
-            _case("add a row", "add", [kind] * 3, square, [square, (1, square[1])]),
-            _case("x + yT", "add", [kind] * 3, (4096, 4096), None, ["", "T", ""]),
-        ]
-        cases += [case | {"jit": "z = x + y"} for case in others]
-    return cases + [_flat("exp", kind, 256) | {"jit": "z = expf(x)"} for kind in ("f16", "f32")]
+        yield _case("relu", kind, 256, jit="z = x > (T)0 ? x : (T)0")
+        yield _case("add", kind, 256, jit="z = x + y")
+        yield _case("add", kind, square, [square, (1, square[1])], name="add a row", jit="z = x + y")
+        yield _case("add", kind, (4096, 4096), None, ["", "T", ""], "x + yT", jit="z = x + y")
+    for kind in ("f16", "f32"):
+        yield _case("exp", kind, 256, jit="z = expf(x)")
+
+
+_SETS: dict[str, Callable[[], Iterable[Case]]] = {
+    "anchors": lambda: [_case(op, types, mb * scale) for scale in (1, 8, 64) for op, types, mb in ANCHORS],
+    "types": lambda: [
+        _case(op, kind, 256)
+        for kind in ALL
+        for op in ("add", "relu", "less", "where")
+        if kind != "bool" or op == "where"
+    ],
+    "unary": lambda: _operations("unary"),
+    "binary": lambda: _operations("binary"),
+    "ternary": lambda: _operations("ternary"),
+    "casts": lambda: [_case("copy", types, 256) for types in CASTS],
+    "misaligned": _misaligned,
+    "broadcast": _broadcast,
+    "transposed": _transposed,
+    "small": lambda: [_case(op, types, mb) for mb in (4, 8, 16, 32) for op, types in SMALL],
+    "jit": _jit,
+}
 
 
 def cases_of(name: str) -> list[Case]:
     """Keyword arguments of ElementwiseWork; KeyError if there is no such set."""
-    if name in ("unary", "binary", "ternary"):
-        return _operations(name)
-    sets: dict[str, Callable[[], list[Case]]] = {
-        "anchors": _anchors, "types": _types, "casts": _casts, "misaligned": _misaligned, "broadcast": _broadcast,
-        "transposed": _transposed, "small": _small, "jit": _jit,
-    }  # fmt: skip
-    return sets[name]()
+    return list(_SETS[name]())
 
 
 def case_of_words(words: list[str]) -> Case:
     """`add f16,f16,f16 4096x1024 [SHAPE per input]`, the types of the inputs and of the result, or one for all."""
-    op, types, shape, *shapes = words
-    extents = [tuple(int(extent) for extent in word.split("x")) for word in (shape, *shapes)]
-    kinds = [*checked_kinds(*types.split(","))]
+    op, types, *shapes = words
+    checked_kinds(*types.split(","))
     if op not in _BY_NAME:
         raise ValueError(f"op = {op!r}, must be one of {', '.join(_BY_NAME)}")
     num_inputs = _ARITIES[type(_BY_NAME[op])][1]
-    kinds = kinds_of(op, kinds[0]) if len(kinds) == 1 else kinds
-    if len(kinds) != num_inputs + 1 or len(shapes) not in (0, num_inputs):
+    if types.count(",") not in (0, num_inputs) or len(shapes) not in (1, num_inputs + 1):
         raise ValueError(f"{op} takes {num_inputs + 1} types and {num_inputs} shapes of inputs, or none")
-    return _case(op, op, kinds, extents[0], extents[1:] or None)
+    shape, *inputs = map(extents_of, shapes)
+    return _case(op, types, shape, inputs or None, name=op)
 
 
 class ElementwiseWork(Work):
-    """out = op(inputs): `shapes` holds each input's own shape, `layouts` how it lies in memory: "T" transposed, "+n"
-    n elements past an aligned address. `jit` is the same formula for pyflowk.ElementwiseKernel."""
+    """out = op(inputs). `shapes` are those of the inputs. `layouts` say how each input and out lie in memory: "T" is
+    transposed, "+n" starts n elements past an aligned address. `jit` is the formula for pyflowk.ElementwiseKernel."""
 
     op = "elementwise"
 
@@ -204,15 +191,13 @@ class ElementwiseWork(Work):
             for seed, (kind, own, where) in enumerate(zip(kinds[:-1], shapes, layouts))
         ]
         self.rotate(inputs, Tensor(machine, kinds[-1], shape, **_where(shape, layouts[-1])))
-        self.prepare()
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         out = self.outs[i]
         arguments: list[Any] = [_BY_NAME[self.operation].value]
         for tensor in (*self.operands[i], out):
             pointer, _, dtype = tensor.arguments()
-            strides = [0 if own == 1 else stride for own, stride in zip(tensor.shape, tensor.strides)]
-            arguments += [pointer, longs(strides), dtype]
+            arguments += [pointer, longs(tensor.broadcast_strides()), dtype]
         arguments += [len(out.shape), longs(out.shape)]
         numbers = (*self.parameters, 0.0, 0.0)[: self._num_parameters]
         return (*arguments, *(ctypes.c_double(number) for number in numbers))

@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU that a bench runs on, by cuda.core's memory and cuda.bindings' streams, graphs and events."""
+"""The GPU that a bench runs on, by cuda.core's stream, graphs and memory."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
 from .. import __version__, empty
+from .._arrays.allocation import cuda_core
 from .._native import driver, library
-from .._native.abi import Status
-from .._native.errors import FlowkError
 from .measure import TOUCHED_BYTES
 
 Work = Callable[[int], object]  # the call on buffer set i
-MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 36, 37  # CU_DEVICE_ATTRIBUTE_...
 PACKAGES = ("numpy", "cuda-core", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "cutensor-cu13", "cutensor-cu12",
             "quack-kernels")  # fmt: skip
 
@@ -32,20 +29,11 @@ class Machine:
 
     def __init__(self) -> None:
         self.c = library.for_device(0, "the bench's x")
-        self.library_path = library.open_backend("cuda")._name
-        self._cu = import_module("cuda.bindings.driver")
-        self._current = driver.current(0)
-        self._current.__enter__()  # for the life of the process
-        self.stream = int(self._call("cuStreamCreate", 1))  # CU_STREAM_NON_BLOCKING
-        # What nvidia-smi calls the GPU, whichever are visible here.
-        self._bus = self._call("cuDeviceGetPCIBusId", 32, 0).split(b"\0")[0].decode()
+        self._device = cuda_core().Device(0)
+        self._device.set_current()  # for the life of the process
+        self._stream = self._device.create_stream()
+        self.stream = int(self._stream.handle)
         self._events = [driver.create_event(timing=True) for _ in range(2)]
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        error, *results = getattr(self._cu, name)(*arguments)
-        if int(error) != 0:
-            raise FlowkError(Status.CUDA_ERROR, f"{name} returned {error.name}")
-        return results[0] if results else None
 
     # ---- memory
 
@@ -63,10 +51,10 @@ class Machine:
 
     def copy(self, dst: int, src: int, num_bytes: int) -> None:
         """cudaMemcpyAsync within the GPU."""
-        self._call("cuMemcpyDtoDAsync", dst, src, num_bytes, self.stream)
+        driver.enqueue_copy(dst, src, num_bytes, self.stream)
 
     def fill(self, pointer: int, byte: int, num_bytes: int) -> None:
-        self._call("cuMemsetD8Async", pointer, byte, num_bytes, self.stream)
+        cuda_core().Buffer.from_handle(pointer, num_bytes).fill(byte, stream=self._stream)
 
     def synchronize(self) -> None:
         driver.synchronize(self.stream)
@@ -74,24 +62,21 @@ class Machine:
     # ---- time
 
     def graph(self, work: Work, num_sets: int) -> Callable[[], object]:
-        """What replays work(0), work(1), ... over all buffer sets, as a CUDA graph; the calls run once before."""
+        """Replays work(0), work(1), ... over all buffer sets, as a CUDA graph; the calls run once before."""
         for i in range(num_sets):
             work(i)
         self.synchronize()
-        self._call(
-            "cuStreamBeginCapture", self.stream, self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        )
+        builder = self._stream.create_graph_builder().begin_building("thread_local")
         try:
             for i in range(num_sets):
                 work(i)
         finally:
-            graph = self._call("cuStreamEndCapture", self.stream)
-        executable = _Graph(self, self._call("cuGraphInstantiate", graph, 0))
-        self._call("cuGraphDestroy", graph)
-        return executable.replay
+            builder.end_building()
+        executable = builder.complete()
+        return lambda: executable.launch(self._stream)
 
     def seconds(self, replay: Callable[[], object]) -> float:
-        """Of one replay, by events. Another before it keeps the GPU busy until both events are enqueued."""
+        """The time of one replay, by events. A replay before it keeps the GPU busy until both events are enqueued."""
         start, end = self._events
         replay()
         driver.record_event(start, self.stream)
@@ -103,16 +88,16 @@ class Machine:
 
     def datasheet_gb_s(self) -> float | None:
         """Two transfers per clock of the memory, times the width of its bus; None if the driver does not say."""
-        khz, bits = (driver._attribute(attribute, 0) for attribute in (MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS))
-        return 2 * khz * bits / 8 * 1e-6 or None
+        properties = self._device.properties
+        return 2 * properties.memory_clock_rate * properties.global_memory_bus_width / 8 * 1e-6 or None
 
     def clocks(self) -> str:
-        """Now, at most, and what holds them down."""
+        """The clocks now and at most, and what limits them."""
         return self._nvidia_smi("clocks.sm,clocks.max.sm,clocks.mem,power.limit,clocks_throttle_reasons.active")
 
     def _nvidia_smi(self, query: str) -> str:
-        """Name and value of each field; the value alone of one."""
-        command = ["nvidia-smi", "-i", self._bus, f"--query-gpu={query}", "--format=csv,noheader"]
+        """The name and value of each field; the value alone if there is one field."""
+        command = ["nvidia-smi", "-i", self._device.pci_bus_id, f"--query-gpu={query}", "--format=csv,noheader"]
         try:
             text = subprocess.run(command, capture_output=True, text=True).stdout.strip()
         except OSError:
@@ -133,19 +118,6 @@ class Machine:
             "library": f"{library.version_text(self.c.flowk_version())}, {self.c.flowk_build_info().decode()}",
             "versions": versions(),
         }
-
-
-class _Graph:
-    """An executable graph, destroyed with the object."""
-
-    def __init__(self, machine: Machine, executable: Any) -> None:
-        self._machine, self._executable = machine, executable
-
-    def replay(self) -> None:
-        self._machine._call("cuGraphLaunch", self._executable, self._machine.stream)
-
-    def __del__(self) -> None:
-        self._machine._call("cuGraphExecDestroy", self._executable)
 
 
 def versions() -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of a bench: how many buffers, medians, fractions of a copy, means of sets, comparison of two runs.
+"""The arithmetic of a bench: numbers of buffers, medians, fractions of a copy, means of sets, comparison of runs.
 
 A contender's figure is the time of a plain copy of the same bytes, the faster of cudaMemcpyAsync and flowk's contiguous
 copy, divided by the contender's time: 1.00 is the speed of a copy, higher is better.
@@ -18,14 +18,14 @@ from typing import Any
 Row = dict[str, Any]
 
 TOUCHED_BYTES = 768 << 20  # by one replay: more than ten times the L2 of an H200
-MAX_SETS = 1024  # so that cases below 0.75 MB touch less, which their lines say
-LEAST_TOUCHED = 512 << 20  # less may be found in the L2
+MAX_SETS = 1024  # cases below 0.75 MB touch fewer bytes, which their lines say
+MIN_TOUCHED = 512 << 20  # with fewer bytes a case may run from the L2
 COPIES = ("memcpy", "copy")  # contenders that are the yardstick
 SLOWER = 0.05  # --compare fails past this
 
 
 def num_buffer_sets(moved_bytes: int, touched_bytes: int = TOUCHED_BYTES) -> int:
-    """How many buffer sets one replay must touch to exceed the L2: 2 to MAX_SETS."""
+    """The number of buffer sets that one replay must touch to exceed the L2: 2 to MAX_SETS."""
     return max(2, min(MAX_SETS, math.ceil(touched_bytes / max(moved_bytes, 1))))
 
 
@@ -48,7 +48,7 @@ def figures_of(moved_bytes: int, rounds: Mapping[str, Sequence[float]], datashee
 
 
 def geomean(values: Iterable[float]) -> float:
-    """The geometric mean; NaN of nothing."""
+    """The geometric mean; NaN if there are no values."""
     found = list(values)
     return statistics.geometric_mean(found) if found else math.nan
 
@@ -59,7 +59,7 @@ def log_uniform(generator: random.Random, low: int, high: int) -> int:
 
 
 def case_key(row: Row) -> str:
-    """What names a case in every run."""
+    """The name of a case, which is the same in every run."""
     return " ".join(filter(None, (row["op"], row["kind"], row["types"], row["shape"], row["note"])))
 
 

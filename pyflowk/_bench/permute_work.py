@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permute: `[out]` of a set, shapes and axes from permute_workload.json, random ones drawn from a seed."""
+"""Permute: shapes and axes of permute_workload.json, and random ones that are drawn from a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
-from .tensors import BYTES, NAMES, Array, Tensor, checked_kinds
+from .tensors import BYTES, NAMES, Array, Tensor, checked_kinds, extents_of
 from .work import Work, by, geometry, permute_arguments
 
 SETS = {
@@ -25,7 +25,7 @@ SETS = {
     "small": "heads of attention to 8 MB",
     "random[:SEED[:COUNT[:TYPE]]]": "ranks 2 to 7, every element size, 12 to 320 MB",
     "convert": "to another type, scaled on the way",
-    "views": "strides on either side",
+    "views": "strided sources and results",
 }
 _LIBRARIES = "torch,cupy,cutensor"
 RESULT_SETS = {
@@ -33,31 +33,29 @@ RESULT_SETS = {
     "random:7:100": _LIBRARIES, "convert": "torch", "views": "torch",
 }  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
+COLUMNS = ("name", "shape", "axes", "kind")  # of a row of permute_workload.json; its sets with more of them:
+MORE_COLUMNS = {"convert": ("out_kind", "scale"), "views": ("src_layout", "out_layout")}
+SMALL = ((1, 32, 8, 64), (1, 128, 12, 64), (1, 512, 16, 64), (1, 1024, 32, 64), (1, 1024, 32, 128))
+Row = list[Any]
 
 
 @functools.cache
-def _table() -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = json.loads((Path(__file__).parent / "permute_workload.json").read_text())
+def _table() -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = json.loads((Path(__file__).parent / "permute_workload.json").read_text())
     return found
 
 
 def cases_of(name: str) -> list[dict[str, Any]]:
     """Keyword arguments of PermuteWork; KeyError if there is no such set."""
+    set_name, *given = name.split(":")
     if name.startswith("ttc-"):
-        return [_case(group, shape, axes, name[4:]) for group, shape, axes, _ in _table()["ttc"]]
-    if name.partition(":")[0] == "random":
-        given = name.split(":")[1:]
+        rows = [[*row[:3], name[4:]] for row in _table()["ttc"]]
+    elif set_name == "random":
         seed, count, kind = given + ["0", "40", ""][len(given) :]
-        return random_cases(int(seed), int(count), [kind] if kind else RANDOM_TYPES)
-    if name == "small":
-        return small_cases()
-    if name == "convert":
-        names = ("name", "shape", "axes", "kind", "out_kind", "scale")
-        return [dict(zip(names, row)) for row in _table()["convert"]]
-    if name == "views":
-        names = ("name", "shape", "axes", "kind", "src_layout", "out_layout")
-        return [dict(zip(names, row)) for row in _table()["views"]]
-    return [_case(*row) for row in _table()[name]]
+        rows = random_rows(int(seed), int(count), [kind] if kind else RANDOM_TYPES)
+    else:
+        rows = small_rows() if name == "small" else _table()[name]
+    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(name, ())), row)) for row in rows]
 
 
 def case_of_words(words: list[str]) -> dict[str, Any]:
@@ -65,21 +63,16 @@ def case_of_words(words: list[str]) -> dict[str, Any]:
     types, shape, axes, *scale = words
     kind, _, out_kind = types.partition(">")
     checked_kinds(kind, out_kind or kind)
-    case = _case("case", [int(word) for word in shape.split("x")], [int(word) for word in axes.split(",")], kind)
-    if out_kind:
-        case |= {"out_kind": out_kind, "scale": float(scale[0]) if scale else 1.0}
-    return case
+    row = ("case", list(extents_of(shape)), [int(word) for word in axes.split(",")], kind)
+    converted = {"out_kind": out_kind, "scale": float(scale[0]) if scale else 1.0} if out_kind else {}
+    return dict(zip(COLUMNS, row)) | converted
 
 
-def _case(name: str, shape: list[int], axes: list[int], kind: str) -> dict[str, Any]:
-    return {"name": name, "shape": shape, "axes": axes, "kind": kind}
-
-
-def random_cases(seed: int, count: int, kinds: list[str]) -> list[dict[str, Any]]:
+def random_rows(seed: int, count: int, kinds: list[str]) -> list[Row]:
     """Ranks 2 to 7, every element size of `kinds`, odd and even extents, 12 to 320 MB moved."""
     draw = random.Random(seed)
-    cases: list[dict[str, Any]] = []
-    while len(cases) < count:
+    rows: list[Row] = []
+    while len(rows) < count:
         kind = draw.choice(kinds)
         rank = draw.randint(2, 7)
         elements = draw.uniform(12e6, 320e6) / 2 / BYTES[kind]
@@ -89,22 +82,23 @@ def random_cases(seed: int, count: int, kinds: list[str]) -> list[dict[str, Any]
             shape = [max(2, s // 8 * 8) if s >= 8 else s for s in shape]
         axes = draw.sample(range(rank), rank)
         if axes != list(range(rank)) and 12e6 <= 2 * BYTES[kind] * math.prod(shape) <= 320e6:
-            cases.append(_case(f"random{len(cases)}", shape, axes, kind))
-    return cases
+            rows.append([f"random{len(rows)}", shape, axes, kind])
+    return rows
 
 
-def small_cases() -> list[dict[str, Any]]:
+def small_rows() -> list[Row]:
+    """Up to 8 MB moved."""
+    sizes = [(2 * math.prod(shape) * BYTES[kind], shape, kind) for kind in ("f16", "f32") for shape in SMALL]
     return [
-        _case(f"small{2 * b * s * h * d * BYTES[kind] >> 10}K", [b, s, h, d], axes, kind)
-        for kind in ("f16", "f32")
-        for b, s, h, d in ((1, 32, 8, 64), (1, 128, 12, 64), (1, 512, 16, 64), (1, 1024, 32, 64), (1, 1024, 32, 128))
+        [f"small{num_bytes >> 10}K", list(shape), axes, kind]
+        for num_bytes, shape, kind in sizes
         for axes in ([0, 2, 1, 3], [0, 2, 3, 1])
-        if 2 * b * s * h * d * BYTES[kind] <= 8 << 20
+        if num_bytes <= 8 << 20
     ]
 
 
 class PermuteWork(Work):
-    """out[i] = x[axes of i]; with `out_kind` converted and scaled, with layouts between strided views."""
+    """out[i] = x[axes of i]. With `out_kind` elements are converted and scaled; with layouts both are strided views."""
 
     op = "permute"
 
@@ -123,7 +117,7 @@ class PermuteWork(Work):
     ) -> None:
         self.kind, self.types = name, f"{kind}>{out_kind}" if out_kind else kind
         self.shape_text = f"{by(shape)} {by(axes, ',')}"
-        self.note = " ".join(f"{side} {text}" for side, text in (("in", src_layout), ("out", out_layout)) if text)
+        self.note = " ".join(f"{end} {text}" for end, text in (("in", src_layout), ("out", out_layout)) if text)
         self.axes, self.scale, self.converts = list(axes), scale, bool(out_kind)
         self.function = "permute_convert" if out_kind else "permute"
         self.read_bytes = math.prod(shape) * BYTES[kind]
@@ -132,7 +126,6 @@ class PermuteWork(Work):
         x = Tensor(machine, kind, shape, "ordinary" if out_kind else "bits", **layout_of(src_layout))
         out = Tensor(machine, out_kind or kind, [shape[axis] for axis in axes], **layout_of(out_layout))
         self.rotate([x], out)
-        self.prepare()
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         (x,), out = self.operands[i], self.outs[i]
@@ -142,10 +135,7 @@ class PermuteWork(Work):
 
     def expected(self, index: list[Array]) -> Array:
         (x,) = self.operands[0]
-        places: list[Array] = [index[0]] * len(index)
-        for place, axis in zip(index, self.axes):
-            places[axis] = place
-        values = x.known(places)
+        values = x.known([index[self.axes.index(dimension)] for dimension in range(len(index))])
         if not self.converts:
             return values
         out = numpy_dtype(NAMES[self.outs[0].kind])
@@ -159,14 +149,13 @@ class PermuteWork(Work):
 
     def formula(self, torch: Any) -> Callable[..., Any]:
         axes, scale = self.axes, self.scale
-        flipped = any(stride < 0 for tensor in (*self.operands[0], self.outs[0]) for stride in tensor.strides)
-        if flipped:
+        if any(stride < 0 for tensor in (*self.operands[0], self.outs[0]) for stride in tensor.strides):
             raise NotImplementedError("negative strides")
 
-        def work(x: Any, out: Any) -> None:
+        def write(x: Any, out: Any) -> None:
             out.copy_(x.permute(axes) * scale if scale != 1 else x.permute(axes))
 
-        return work
+        return write
 
     def rival_operands(self, i: int) -> list[Tensor]:
         return [*self.operands[i], self.outs[i]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as a picture: contenders beside each other, by case or by set, and GB/s over bytes. Needs matplotlib."""
+"""A run as a picture: bars of the contenders by case or by set, and GB/s over bytes. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from .measure import Row, summaries
 
-MOST_CASES = 40  # shown one by one; more are shown as the means of their sets
+MAX_CASES = 40  # with more cases the bars are the means of their sets
 COLORS = {
     "flowk": "#3a9d40", "torch": "#d9601a", "compile": "#e0a030", "cupy": "#9467bd", "cutensor": "#4a90d9",
     "quack": "#d6487e", "jit": "#6fbf73", "plain": "#8a8a8a",
@@ -40,7 +40,7 @@ def set_groups(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
 def groups_of(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
     """(title, the fraction of a copy of each contender), by case, or by set if there are many cases."""
     timed = [row for row in rows if "fractions" in row]
-    if len(timed) > MOST_CASES:
+    if len(timed) > MAX_CASES:
         return set_groups(timed)
     titles = (" ".join(filter(None, (row["kind"], row["types"], row["shape"], row["note"]))) for row in timed)
     return [(title, row["fractions"]) for title, row in zip(titles, timed)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import random
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .measure import log_uniform
-from .tensors import BYTES, Array, Tensor, checked_kinds
+from .tensors import BYTES, Array, Tensor, checked_kinds, extents_of
 from .work import Work, by
 
 SETS = {
@@ -26,12 +27,13 @@ TABLE = [
     (96, 64, 112, 112), (96, 64, 56, 56), (96, 128, 28, 28), (96, 256, 14, 14), (96, 512, 7, 7), (96, 512, 1, 1),
     (256, 512, 7, 7), (32, 100, 57, 57),
 ]  # fmt: skip
-ODD = [
+ODD: list[tuple[str, tuple[int, ...]]] = [
     ("nchw", (64, 3, 224, 224)), ("nhwc", (64, 3, 224, 224)), ("nchw", (4096, 1000, 1, 1)),
     ("nchw", (4096, 1001, 1, 1)), ("nchw", (512, 768, 2, 2)), ("nchw", (512, 768, 3, 3)), ("nchw", (33, 65, 31, 33)),
     ("nhwc", (33, 65, 31, 33)), ("nchw", (64, 1, 512, 512)), ("nhwc", (2, 4096, 64, 64)),
     ("nchw", (1, 64, 1024, 1024)), ("nchw", (8, 64, 8, 8)),
 ]  # fmt: skip
+LAYOUTS = ("nchw", "nhwc")
 SAMPLED_CHANNELS = 4
 Case = dict[str, Any]
 
@@ -54,20 +56,22 @@ def random_cases(seed: int, count: int) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of PreluWork, in f16 and f32 and both directions by default; KeyError without such a set."""
+    """Keyword arguments of PreluWork, by default in f16 and f32; KeyError if there is no such set."""
     words = name.split(":")
     types = words.pop().split(",") if len(words) > 1 and not words[-1].isdigit() else ["f16", "f32"]
-    shapes: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
-        "nchw": lambda: [("nchw", shape, 0) for shape in TABLE],
-        "nhwc": lambda: [("nhwc", shape, 0) for shape in TABLE],
-        "odd": lambda: [(*case, 0) for case in (random_cases(*map(int, words[1:])) if words[1:] else ODD)],
-        "large": lambda: [(layout, (64, 64, 256, 256), 0) for layout in ("nchw", "nhwc")],
-        "misaligned": lambda: [(layout, TABLE[i], 1) for layout in ("nchw", "nhwc") for i in (1, 4, 7)],
+    drawn = random_cases(*map(int, words[1:])) if words[1:] else ODD
+    shapes: dict[str, list[tuple[str, tuple[int, ...]]]] = {
+        "nchw": [("nchw", shape) for shape in TABLE],
+        "nhwc": [("nhwc", shape) for shape in TABLE],
+        "odd": drawn,
+        "large": [(layout, (64, 64, 256, 256)) for layout in LAYOUTS],
+        "misaligned": [(layout, TABLE[i]) for layout in LAYOUTS for i in (1, 4, 7)],
     }
+    lead = 1 if words[0] == "misaligned" else 0
     return [
         {"layout": layout, "shape": shape, "kind": kind, "direction": direction, "lead": lead}
         for kind in types
-        for layout, shape, lead in shapes[words[0]]()
+        for layout, shape in shapes[words[0]]
         for direction in ("forward", "backward")
     ]
 
@@ -76,8 +80,8 @@ def case_of_words(words: list[str]) -> Case:
     """`f16 96x64x112x112 [nhwc] [backward]`."""
     kind, shape, *rest = words
     checked_kinds(kind)
-    extents = tuple(int(extent) for extent in shape.split("x"))
-    if len(extents) != 4 or set(rest) - {"nchw", "nhwc", "forward", "backward"}:
+    extents = extents_of(shape)
+    if len(extents) != 4 or set(rest) - {*LAYOUTS, "forward", "backward"}:
         raise ValueError("a case of prelu is TYPE NxCxHxW [nchw|nhwc] [forward|backward]")
     direction = "backward" if "backward" in rest else "forward"
     return {"layout": "nhwc" if "nhwc" in rest else "nchw", "shape": extents, "kind": kind, "direction": direction}
@@ -108,13 +112,10 @@ class PreluWork(Work):
         self.read_bytes = self.written_bytes * (2 if self.backward else 1)
         # Both directions rotate over the same number of sets, so that they see the same inputs.
         super().__init__(machine, 3 * self.written_bytes, num_sets)
-        x = Tensor(machine, kind, self.memory_shape, "unit", lead=lead)
-        gradients = [Tensor(machine, kind, self.memory_shape, "unit", 1, lead=lead)] if self.backward else []
-        self.dalphas: list[Tensor] = []
-        self.rotate([*gradients, x], Tensor(machine, kind, self.memory_shape, lead=lead))
-        self.alpha = Tensor(machine, kind, [c], "unit", 2)
-        self.dalphas = [Tensor(machine, kind, [c]) for _ in range(self.num_sets if self.backward else 0)]
+        tensor = functools.partial(Tensor, machine, kind, self.memory_shape, lead=lead)
+        self.alpha, self.dalphas = Tensor(machine, kind, [c], "unit", 2), []
         if self.backward:
+            self.dalphas = [Tensor(machine, kind, [c]) for _ in range(self.num_sets)]
             num_bytes = ctypes.c_size_t()
             query = machine.c.flowk_prelu_backward_workspace_bytes
             self.check_status(query(*self._sizes(), ctypes.addressof(num_bytes)))
@@ -122,8 +123,8 @@ class PreluWork(Work):
             self._memory = Tensor(machine, "u8", [max(num_bytes.value, 16)])
             self._memory.poison(0xFF)  # NaN, if it is read unwritten
             self.workspace = self._memory.arguments()[0], self._memory.num_elements
-        self.poison()
-        self.prepare()
+        gradients = [tensor("unit", 1)] if self.backward else []
+        self.rotate([*gradients, tensor("unit")], tensor())
 
     def poison(self) -> None:
         for tensor in (*self.outs[:1], *self.dalphas[:1]):
@@ -181,6 +182,7 @@ class PreluWork(Work):
         return self._as_image(self.outs[0])
 
     def formula(self, torch: Any) -> Callable[..., Any]:
+        """In PyTorch's elementwise operations, for torch.compile."""
         if self.backward:
 
             def gradients(dy: Any, x: Any, alpha: Any) -> Any:

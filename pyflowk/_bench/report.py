@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from .measure import LEAST_TOUCHED, Row
+from .measure import MIN_TOUCHED, Row
 
 HEADER = (
     f"{'case':22} {'types':18} {'shape':30} {'us':>8} {'GB/s':>6} {'of copy':>7} {'+-':>5} "
@@ -33,9 +33,7 @@ def line_of(row: Row) -> str:
         return f"{case} right {row['note']} {kernel_of(row)}"
     figures = f"{row['us']['flowk']:8.1f} {row['gb_s']:6.0f} {row['fractions']['flowk']:7.3f} {row['spread']:5.1%}"
     figures += f" {row['datasheet']:7.1%}" if "datasheet" in row else f" {'':7}"
-    figures += (
-        f" ({row['touched_bytes'] >> 20} MB touched: may be in L2)" if row["touched_bytes"] < LEAST_TOUCHED else ""
-    )
+    figures += f" ({row['touched_bytes'] >> 20} MB touched: may be in L2)" if row["touched_bytes"] < MIN_TOUCHED else ""
     rivals = " ".join(f"{name} {value:.2f}" for name, value in row["fractions"].items() if name != "flowk")
     skipped = "".join(f" (no {name}: {why})" for name, why in row["skipped"].items())
     return f"{case} {figures}  {rivals}{skipped}; {kernel_of(row)} {row['note']}".rstrip()
@@ -51,7 +49,7 @@ def summary_lines(sets: Iterable[Row]) -> Iterator[str]:
 
 
 def shown(rows: Iterable[Row], count: int, *, quiet: bool = False) -> Iterator[Row]:
-    """The rows, each printed as it comes; with `quiet` only those that are wrong."""
+    """The rows, each printed when it is done; with `quiet` only those that are wrong."""
     with _progress(count) as (advance, write):
         if not quiet:
             write(HEADER)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other libraries on the same buffers, if they are installed and take the case: each result is checked, within
-2 %, before it is timed."""
+"""Other libraries on the same buffers, if they are installed and take the case. Each result is checked, within 2 %,
+before it is timed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Unsuitable(Exception):
 
 
 def rivals_of(machine: Any, work: Work, names: Sequence[str]) -> tuple[dict[str, Replay], dict[str, str]]:
-    """The graphs of the rivals that take a case and are right, and why the others do not take part."""
+    """The graphs of the rivals that take a case and are right, and why each of the others is left out."""
     graphs: dict[str, Replay] = {}
     skipped: dict[str, str] = {}
     for name in names:
         try:
             graphs[name] = RIVALS[name](machine, work)
-        except Exception as error:  # whatever a rival raises: it is only left out
+        except Exception as error:  # of any type: a rival raises its own
             skipped[name] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
     return graphs, skipped
 
@@ -68,7 +68,7 @@ def _torch_view(torch: Any, tensor: Tensor) -> Any:
 
 
 def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callable[..., Any] | None]) -> Replay:
-    """A CUDA graph by PyTorch, because its allocator must know of the capture, on the bench's stream."""
+    """A CUDA graph on the bench's stream, made by PyTorch because its allocator must know of the capture."""
     torch = import_module("torch")
     function = function_of(torch)
     if function is None:
@@ -76,21 +76,24 @@ def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callabl
     operands = [[_torch_view(torch, tensor) for tensor in work.rival_operands(i)] for i in range(work.num_sets)]
     out = _torch_view(torch, work.rival_out())
 
+    def call(i: int) -> Any:
+        return function(*operands[i])
+
     def keep(result: Any) -> None:
         out.copy_((result[0] if isinstance(result, tuple) else result).reshape(out.shape))
 
     if not machine.has_graphs:
-        _checked(machine, work, lambda i: function(*operands[i]), keep)
-        return lambda: [function(*one) for one in operands]
+        _checked(machine, work, call, keep)
+        return lambda: [call(i) for i in range(work.num_sets)]
     stream = torch.cuda.ExternalStream(machine.stream)
     with torch.cuda.stream(stream):
-        _checked(machine, work, lambda i: function(*operands[i]), keep)
-        for one in operands:
-            function(*one)
+        _checked(machine, work, call, keep)
+        for i in range(work.num_sets):
+            call(i)
     machine.synchronize()
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.graph(graph, stream=side):
-        results = [function(*one) for one in operands]  # kept to the end, so that each has memory of its own
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        results = [call(i) for i in range(work.num_sets)]  # kept to the end, so that each has memory of its own
     del results
 
     def replay() -> None:
@@ -115,17 +118,14 @@ def _compile(machine: Any, work: Work) -> Replay:
 
 def _quack(machine: Any, work: Work) -> Replay:
     softmax = import_module("quack.softmax")
-    if work.op != "softmax" or work.kind not in ("plain", "backward"):
-        raise Unsuitable("has no such case")
     columns = work.outs[0].shape[-1]
-
-    def forward(x: Any) -> Any:
-        return softmax.softmax(x.view(-1, columns))
-
-    def backward(dy: Any, y: Any) -> Any:
-        return softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns))
-
-    return _torch_replay(machine, work, lambda torch: forward if work.kind == "plain" else backward)
+    calls: dict[str, Callable[..., Any]] = {
+        "plain": lambda x: softmax.softmax(x.view(-1, columns)),
+        "backward": lambda dy, y: softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns)),
+    }
+    if work.op != "softmax" or work.kind not in calls:
+        raise Unsuitable("has no such case")
+    return _torch_replay(machine, work, lambda torch: calls[work.kind])
 
 
 # ---- others, captured like flowk

@@ -34,8 +34,8 @@ class Case(NamedTuple):
 def time_in_turn(
     machine: Any, graphs: dict[str, Callable[[], object]], num_sets: int, rounds: int = ROUNDS
 ) -> dict[str, list[float]]:
-    """Seconds per call of each contender, one number per round; all are replayed one after the other, and once before
-    the first round."""
+    """Seconds per call of each contender, one number per round. A round replays all in turn; the first one is not
+    counted."""
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for round_ in range(rounds + 1):
         for name, replay in graphs.items():

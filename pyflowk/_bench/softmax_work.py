@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax: without a mask, under dense masks, lengths and causal masks, with a bias, and its gradient.
 
-The bytes of a case: x and y, of x only unmasked columns with lengths and causal, and each element of a dense mask or
-bias once; of a gradient dy, y and dx, of dy and y only unmasked columns.
+The bytes of a case are those of x and y, and of a dense mask or bias. Those of a gradient are dy, y and dx. With
+lengths and under a causal mask only the unmasked columns of the inputs count.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._native.abi import SoftmaxMask
 from .measure import log_uniform
-from .tensors import BYTES, Array, Tensor, longs
+from .tensors import BYTES, Array, Tensor, checked_kinds, extents_of, longs
 from .work import Work, by
 
 SETS = {
@@ -36,14 +36,14 @@ RESULT_SETS = {
 }  # fmt: skip
 SCALE = 0.125
 MANTISSA_BITS = {"f16": 11, "bf16": 8, "f32": 24}
-LEAST_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126}  # of normal numbers
-SAMPLED_ELEMENTS, SAMPLED_ROWS, RIVAL_ROWS = 1 << 21, 512, 64
+MIN_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126}  # of normal numbers
+SAMPLED_ELEMENTS, SAMPLED_ROWS, RIVAL_ROWS = 1 << 21, 512, 64  # of a result that is checked
 # b, h, q, k for dense masks, lengths, causal and bias.
-ATTENTION: list[tuple[int, ...]] = [
+ATTENTION = [
     (64, 12, 128, 128), (16, 16, 512, 512), (8, 16, 1024, 1024), (4, 16, 2048, 2048), (2, 16, 4096, 4096),
     (1, 8, 4096, 8192), (1, 4, 2048, 16384), (1, 4, 2048, 32768), (1, 4, 1024, 65536), (1, 1, 1024, 131072),
 ]  # fmt: skip
-ODD_ATTENTION: list[tuple[int, ...]] = [
+ODD_ATTENTION = [
     (64, 12, 100, 100), (16, 16, 500, 1000), (32, 8, 77, 77), (256, 16, 77, 77), (256, 12, 100, 100),
     (16, 16, 512, 1001), (1, 4, 1024, 50257),
 ]  # fmt: skip
@@ -54,26 +54,33 @@ PLAIN = [
     (512, 262144), (256, 524288), (128, 1 << 20),
 ]  # fmt: skip
 ODD_PLAIN = [(1 << 20, 7), (1 << 20, 33), (1 << 19, 77), (1 << 19, 100), (128000, 1000), (128000, 1001), (4096, 50257)]
-SMALL: list[tuple[int, ...]] = [
+SMALL = [
     (1, 8, 128, 128), (1, 12, 256, 256), (1, 16, 512, 512), (1, 16, 1024, 1024), (8, 12, 128, 128), (32, 8, 77, 77),
     (1, 1, 1, 32768), (1, 1, 4, 131072), (1, 1, 1, 1 << 20),
 ]  # fmt: skip
 TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
 KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
-# (b, h, q, k): 1 along a dimension that shares the mask.
-MASK_SHAPES: dict[str, Callable[[int, int, int, int], tuple[int, ...]]] = {
-    "dense": lambda b, h, q, k: (b, 1, q, k),
-    "key_mask": lambda b, h, q, k: (b, 1, 1, k),
-    "bias": lambda b, h, q, k: (b, h, q, k),
-    "head_bias": lambda b, h, q, k: (1, h, q, k),
-    "key_bias": lambda b, h, q, k: (b, 1, 1, k),
-    "lengths": lambda b, h, q, k: (b, h, q),
-    "batch_lengths": lambda b, h, q, k: (b, 1, 1),
-}
 ATTENTION_KINDS = ("causal", "batch_lengths", "dense", "key_mask", "head_bias", "key_bias", "causal_backward",
                    "batch_lengths_backward")  # fmt: skip
-# CLIP's text, vision transformers, Whisper and its like.
+# The field of flowk_softmax_mask that holds a mask, and its shape: 1 along a dimension that shares the mask.
+MASKS = {
+    "dense": ("dense", "b1qk"), "key_mask": ("dense", "b11k"), "bias": ("bias", "bhqk"), "head_bias": ("bias", "1hqk"),
+    "key_bias": ("bias", "b11k"), "lengths": ("lengths", "bhq"), "batch_lengths": ("lengths", "b11"),
+}  # fmt: skip
+# The kinds and shapes of each set that is not drawn at random.
+TABLES: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {
+    "plain": {"plain": PLAIN},
+    "odd": {"plain": ODD_PLAIN, "dense": ODD_ATTENTION, "backward": ODD_PLAIN},
+    "tiny": {"plain": TINY_PLAIN},
+    "dense": {"dense": ATTENTION},
+    "lengths": {"lengths": ATTENTION},
+    "causal": {"causal": ATTENTION},
+    "bias": {"bias": ATTENTION},
+    "backward": {"backward": PLAIN},
+    "small": {"plain": SMALL, "dense": SMALL, "backward": SMALL},
+}
+# CLIP's text, vision transformers, Whisper and similar models.
 MODEL_COLUMNS = (64, 77, 100, 128, 197, 257, 333, 512, 577, 1024, 1152, 1500, 2048, 4096)
 ATTENTION_ELEMENTS = 1 << 25
 Case = dict[str, Any]
@@ -107,7 +114,7 @@ def attention_cases(seed: int, count: int) -> list[Case]:
 
 
 def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
-    return {"kind": kind, "types": types, "shape": shape}
+    return {"kind": kind, "types": types, "shape": (1,) * (4 - len(shape)) + shape}
 
 
 def cases_of(name: str) -> list[Case]:
@@ -117,37 +124,22 @@ def cases_of(name: str) -> list[Case]:
         seed, count = (rest + ["0", "30" if name == "random" else "6"][len(rest) :])[:2]
         return (random_cases if name == "random" else attention_cases)(int(seed), int(count))
     types = rest[0].split(",") if rest else ["f16", "f32"]
-    rows: list[tuple[int, ...]] = [(1, 1, rows, k) for rows, k in PLAIN]
-    odd_rows: list[tuple[int, ...]] = [(1, 1, rows, k) for rows, k in ODD_PLAIN]
-    tables: dict[str, list[tuple[str, list[tuple[int, ...]]]]] = {
-        "plain": [("plain", rows)],
-        "odd": [("plain", odd_rows), ("dense", ODD_ATTENTION), ("backward", odd_rows)],
-        "tiny": [("plain", [(1, 1, rows, k) for rows, k in TINY_PLAIN])],
-        "dense": [("dense", ATTENTION)],
-        "lengths": [("lengths", ATTENTION)],
-        "causal": [("causal", ATTENTION)],
-        "bias": [("bias", ATTENTION)],
-        "backward": [("backward", rows)],
-        "small": [(kind, SMALL) for kind in ("plain", "dense", "backward")],
-    }
-    return [_case(kind, type_, shape) for type_ in types for kind, shapes in tables[name] for shape in shapes]
+    return [_case(kind, type_, shape) for type_ in types for kind, shapes in TABLES[name].items() for shape in shapes]
 
 
 def case_of_words(words: list[str]) -> Case:
     """`KIND TYPE BxHxQxK` or `KIND TYPE ROWSxCOLUMNS`."""
     kind, types, shape = words
-    if types not in TYPES:
-        raise ValueError(f"type = {types!r}, must be one of {', '.join(TYPES)}")
-    extents = tuple(int(extent) for extent in shape.split("x"))
-    if kind not in (*KINDS, *ATTENTION_KINDS) or len(extents) > 4:
-        kinds = dict.fromkeys((*KINDS, *ATTENTION_KINDS))
+    checked_kinds(types, among=TYPES)
+    extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS))
+    if kind not in kinds or len(extents) > 4:
         raise ValueError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
-    return _case(kind, types, (1,) * (4 - len(extents)) + extents)
+    return _case(kind, types, extents)
 
 
 class SoftmaxWork(Work):
-    """Shape (b, h, q, k). The masks of MASK_SHAPES, bool if dense, a bias of x's type, lengths uniform in k/4 ... k;
-    causal. "backward" alone is the gradient without a mask."""
+    """Shape (b, h, q, k). A dense mask is of bool, a bias of x's type, lengths are uniform in k/4 ... k. The kind
+    "backward" alone is the gradient without a mask."""
 
     op = "softmax"
 
@@ -155,48 +147,39 @@ class SoftmaxWork(Work):
         self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
     ) -> None:
         b, h, q, k = self.shape = tuple(shape)
-        self.kind, self.types, self.shape_text, self.part = kind, types, by(shape), ""
-        self.is_backward, self.mask = kind.endswith("backward"), kind.removesuffix("backward").removesuffix("_")
-        if self.mask == "plain":
-            self.mask = ""
-        if kind in ATTENTION_KINDS:
-            self.part = kind
+        self.kind, self.types, self.shape_text = kind, types, by(shape)
+        self.part = kind if kind in ATTENTION_KINDS else ""
+        self.is_backward = kind.endswith("backward")
+        self.mask = kind.removesuffix("backward").removesuffix("_").replace("plain", "")
+        self.mask_field, letters = MASKS.get(self.mask, ("", ""))
+        mask_shape = [{"b": b, "h": h, "q": q, "k": k}.get(letter, 1) for letter in letters]
         self.scale = SCALE if self.mask else 1.0  # which a rival needs another kernel for
         self.function = "masked_softmax_backward" if self.is_backward else "masked_softmax"
-        total, self.lengths_host = b * h * q * k, np.zeros(0, np.int32)
-        unmasked = total
-        mask_shape = MASK_SHAPES[self.mask](b, h, q, k) if self.mask in MASK_SHAPES else ()
-        if "lengths" in self.mask:
-            self.lengths_host = np.random.default_rng(1).integers(max(k // 4, 1), k + 1, mask_shape).astype(np.int32)
-            unmasked = int(self.lengths_host.sum(dtype=np.int64)) * (total // k // self.lengths_host.size)
-        if self.mask == "causal":
-            unmasked = b * h * int(np.clip(np.arange(q) + 1 + k - q, 0, k).sum())
-        element, self.written_bytes = BYTES[types], total * BYTES[types]
-        self.read_bytes = unmasked * element * (2 if self.is_backward else 1)
-        if mask_shape and "lengths" not in self.mask:
-            self.read_bytes += math.prod(mask_shape) * (element if "bias" in self.mask else 1)
+        # The columns of each row that are not masked out by lengths or a causal mask; broadcasts to (b, h, q).
+        self.lengths: Array = np.array(k)
+        if self.mask_field == "lengths":
+            self.lengths = np.random.default_rng(1).integers(max(k // 4, 1), k + 1, mask_shape).astype(np.int32)
+        elif self.mask == "causal":
+            self.lengths = np.clip(np.arange(q) + 1 + k - q, 0, k)
+        unmasked = int(self.lengths.sum(dtype=np.int64)) * (b * h * q // self.lengths.size)
+        element, mask_bytes = BYTES[types], {"bias": BYTES[types], "dense": 1}.get(self.mask_field, 0)
+        self.written_bytes = math.prod(shape) * element
+        self.read_bytes = unmasked * element * (2 if self.is_backward else 1) + math.prod(mask_shape) * mask_bytes
         super().__init__(machine, self.moved_bytes, num_sets)
         operands = [Tensor(machine, types, shape, "wide")]
         if self.is_backward:
             operands.append(self._probabilities())
-        if "lengths" in self.mask:
-            operands.append(Tensor.of(machine, "i32", self.lengths_host))
-        elif "bias" in self.mask:
+        if self.mask_field == "lengths":
+            operands.append(Tensor.of(machine, "i32", self.lengths))
+        elif self.mask_field == "bias":
             operands.append(Tensor(machine, types, mask_shape, "unit", 1))
-        elif mask_shape:
+        elif self.mask_field == "dense":
             operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
+        self._masks: list[SoftmaxMask] = []  # alive as long as the calls
         self.rotate(operands, Tensor(machine, types, shape))
-        self.prepare()
 
     def poison(self) -> None:
         self.outs[0].poison(0xFF)  # NaN
-
-    @property
-    def mask_field(self) -> str:
-        """The field of flowk_softmax_mask that holds the mask; "" if there is none."""
-        if self.mask not in MASK_SHAPES:
-            return ""
-        return next((field for field in ("lengths", "bias") if field in self.mask), "dense")
 
     def _probabilities(self) -> Tensor:
         """y of a gradient: flowk's softmax of the scores."""
@@ -210,21 +193,16 @@ class SoftmaxWork(Work):
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         x, *others = self.operands[i]
         mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), causal=int(self.mask == "causal"))
-        if self.mask in MASK_SHAPES:
-            tensor = others[-1]
-            field = self.mask_field
-            strides = [0 if extent == 1 else stride for extent, stride in zip(tensor.shape, tensor.strides)]
-            mask.kept = longs(strides)  # alive as long as the mask
-            setattr(mask, field, tensor.ptr)
-            setattr(mask, f"{field}_strides", ctypes.addressof(mask.kept))
-            if field != "dense":
-                setattr(mask, f"{field}_dtype", int(tensor.code))
-        tail = (4, (ctypes.c_int64 * 4)(*self.shape), ctypes.c_double(self.scale), ctypes.addressof(mask), 0)
-        self._masks = [*getattr(self, "_masks", []), mask]
-        inputs: tuple[Any, ...] = (x.arguments()[0], None)
-        if self.is_backward:
-            inputs += (others[0].arguments()[0], None)
-        return (*inputs, int(x.code), self.outs[i].arguments()[0], None, int(x.code), *tail)
+        if self.mask_field:
+            mask.kept = longs(others[-1].broadcast_strides())
+            setattr(mask, self.mask_field, others[-1].ptr)
+            setattr(mask, f"{self.mask_field}_strides", ctypes.addressof(mask.kept))
+            if self.mask_field != "dense":
+                setattr(mask, f"{self.mask_field}_dtype", int(others[-1].code))
+        self._masks.append(mask)
+        inputs = [argument for tensor in (x, *others[: self.is_backward]) for argument in (tensor.arguments()[0], None)]
+        code, tail = int(x.code), (ctypes.c_double(self.scale), ctypes.addressof(mask), 0)
+        return (*inputs, code, self.outs[i].arguments()[0], None, code, 4, longs(self.shape), *tail)
 
     # ---- the check
 
@@ -235,7 +213,8 @@ class SoftmaxWork(Work):
         |score|, because a score with a bias is rounded before the exponential. Otherwise 0.
         """
         b, h, q, k = self.shape
-        index = [place[:, None] for place in np.unravel_index(rows, (b, h, q))] + [np.arange(k)[None, :]]
+        columns = np.arange(k)
+        index = [place[:, None] for place in np.unravel_index(rows, (b, h, q))] + [columns[None, :]]
         x = self.operands[0][0].known(index).astype(np.float64)
         rounding = 2.0**-24
         if self.is_backward:
@@ -243,16 +222,13 @@ class SoftmaxWork(Work):
             terms = y * (np.abs(x) + np.abs(x * y).sum(-1, keepdims=True))
             return self.scale * y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * self.scale * terms
         z = x * self.scale
-        if "bias" in self.mask:
+        if self.mask_field == "bias":
             z = z + self.operands[0][1].known(index).astype(np.float64)
             y = _softmax(z)
             return y, 2 * rounding * np.abs(z).max(-1, keepdims=True) * y
-        if "lengths" in self.mask:
-            z[np.arange(k) >= np.broadcast_to(self.lengths_host, (b, h, q)).reshape(-1)[rows][:, None]] = -np.inf
-        elif self.mask in MASK_SHAPES:
+        if self.mask_field == "dense":
             z[np.broadcast_to(self.operands[0][1].known(index), z.shape)] = -np.inf
-        if self.mask == "causal":
-            z[np.arange(k) > (rows % q + k - q)[:, None]] = -np.inf
+        z[columns >= np.broadcast_to(self.lengths, (b, h, q)).reshape(-1)[rows][:, None]] = -np.inf
         return _softmax(z), np.zeros_like(z)
 
     def _sampled_rows(self) -> list[Array]:
@@ -271,7 +247,7 @@ class SoftmaxWork(Work):
             expected, allowed = self.reference(part)
             largest = np.maximum(np.abs(expected).max(-1, keepdims=True), 1e-60)
             error = np.abs(fetched[part].astype(np.float64) - expected)
-            exponent = np.maximum(np.floor(np.log2(largest)), LEAST_EXPONENT[self.types])
+            exponent = np.maximum(np.floor(np.log2(largest)), MIN_EXPONENT[self.types])
             unit = np.exp2(exponent + 1 - MANTISSA_BITS[self.types])
             worst = float(np.maximum(worst, ((error - allowed) / unit).max()))  # NaN stays
         bits = fetched.view(f"u{fetched.itemsize}")
@@ -280,43 +256,35 @@ class SoftmaxWork(Work):
 
     def check_rival(self) -> bool:
         """A few rows within 2 % of the row's largest value."""
-        rows, k = self._sampled_rows()[0][:RIVAL_ROWS], self.shape[-1]
+        rows = self._sampled_rows()[0][:RIVAL_ROWS]
         expected, _ = self.reference(rows)
-        got = self.outs[0].fetch_spans(rows * k, k).reshape(expected.shape)
+        got = self.outs[0].fetch().reshape(-1, self.shape[-1])[rows]
         error = np.abs(got.astype(np.float64) - expected)
         return bool((error <= 0.02 * np.abs(expected).max(-1, keepdims=True) + 1e-60).all())
 
     # ---- rivals
 
     def rival_operands(self, i: int) -> list[Tensor]:
-        """The scores and what goes with them, for lengths and causal the bool mask that PyTorch needs, made before."""
+        """The scores and their mask or bias. For lengths and causal, PyTorch takes a bool mask that is made here."""
         if self.is_backward:
             return self.operands[i][:2]
-        if self.mask != "causal" and "lengths" not in self.mask:
+        if self.mask != "causal" and self.mask_field != "lengths":
             return self.operands[i]
         if not hasattr(self, "_bool_mask"):
-            _, _, q, k = self.shape
-            columns = np.arange(k)
-            masked = columns > np.arange(q)[:, None] + k - q
-            if "lengths" in self.mask:
-                masked = columns >= self.lengths_host[..., None]
-            self._bool_mask = Tensor.of(self.machine, "bool", masked)
+            self._bool_mask = Tensor.of(self.machine, "bool", np.arange(self.shape[-1]) >= self.lengths[..., None])
         return [self.operands[i][0], self._bool_mask]
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        scale, mask, is_backward = self.scale, self.mask, self.is_backward
-
-        def work(x: Any, *others: Any) -> Any:
-            if is_backward:
-                dx = torch._softmax_backward_data(x, others[0], -1, x.dtype)
-                return dx * scale if mask else dx
-            if not mask:
-                return torch.softmax(x, -1)
-            if "bias" in mask:
-                return torch.softmax(x * scale + others[0], -1)
-            return torch.softmax((x * scale).masked_fill(others[0], -math.inf), -1)
-
-        return work
+        scale, gradient = self.scale, torch._softmax_backward_data
+        if self.is_backward:
+            if self.mask:
+                return lambda dy, y: gradient(dy, y, -1, dy.dtype) * scale
+            return lambda dy, y: gradient(dy, y, -1, dy.dtype)
+        if not self.mask:
+            return lambda x: torch.softmax(x, -1)
+        if self.mask_field == "bias":
+            return lambda x, bias: torch.softmax(x * scale + bias, -1)
+        return lambda x, mask: torch.softmax((x * scale).masked_fill(mask, -math.inf), -1)
 
 
 def _softmax(z: Array) -> Array:

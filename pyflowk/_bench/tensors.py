@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of a bench: memory with random contents that the host knows, strided views of it, samples of its elements.
 
-An input repeats a block of random elements. Their number is a prime, so that no power of two is a period of it; the
-host knows each element from its place, and nothing is fetched from the GPU but results.
+An input repeats a block of random elements. Their number is a prime, so that no power of two is a period. The host
+computes each element from its offset, so that only results are copied from the GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays.dtypes import numpy_dtype
+from .._arrays.dtypes import dtype_name, numpy_dtype
 from .._native.abi import DType
 from .._native.c_types import TensorPointer
 
@@ -29,16 +29,21 @@ TYPES = {
 }  # fmt: skip
 BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
          "e4m3": 1, "e5m2": 1, "c64": 8, "c128": 16}  # fmt: skip
-NAMES = {"e4m3": "float8_e4m3fn"} | {kind: code.name.lower() for kind, code in TYPES.items() if kind != "e4m3"}
+NAMES = {kind: dtype_name(code) for kind, code in TYPES.items()}
 FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
 
 
-def checked_kinds(*kinds: str) -> tuple[str, ...]:
-    """The types of a case on the line; ValueError for others."""
+def checked_kinds(*kinds: str, among: Collection[str] = TYPES) -> tuple[str, ...]:
+    """The types of a case on the command line; ValueError for others."""
     for kind in kinds:
-        if kind not in TYPES:
-            raise ValueError(f"type = {kind!r}, must be one of {', '.join(TYPES)}")
+        if kind not in among:
+            raise ValueError(f"type = {kind!r}, must be one of {', '.join(among)}")
     return kinds
+
+
+def extents_of(word: str) -> tuple[int, ...]:
+    """The shape of a case on the command line: 3x5x7."""
+    return tuple(int(extent) for extent in word.split("x"))
 
 
 def longs(numbers: Iterable[int]) -> Any:
@@ -73,9 +78,11 @@ def layout(
     flips: Collection[int] = (),
     lead: int = 0,
 ) -> tuple[list[int], int, int]:
-    """Strides, the element with all indices 0 and the memory's elements: `order` from the outermost dimension to the
-    innermost, `pads` elements left free after a dimension, `steps` between its indices, `flips` walked down, `lead`
-    elements before the first."""
+    """The strides, the offset of the element with all indices 0, and the number of elements of the memory.
+
+    `order` lists the dimensions from the outermost to the innermost. `pads` leaves elements free after a dimension,
+    `steps` is the distance of its indices, `flips` reverses it. `lead` elements come before the first.
+    """
     strides, first, reach = [0] * len(shape), lead, 1
     for d in reversed(order if order is not None else range(len(shape))):
         stride = reach * (steps or {}).get(d, 1)
@@ -89,13 +96,7 @@ class Tensor:
     """A strided view of memory of its own; strides in elements."""
 
     def __init__(
-        self,
-        machine: Any,
-        kind: str,
-        shape: Sequence[int],
-        contents: str | None = None,
-        seed: int = 0,
-        **where: Any,
+        self, machine: Any, kind: str, shape: Sequence[int], contents: str | None = None, seed: int = 0, **where: Any
     ) -> None:
         self.machine, self.kind, self.shape, self.contents, self.seed = machine, kind, tuple(shape), contents, seed
         self.strides, self.first, self.num_elements = layout(shape, **where)
@@ -123,14 +124,14 @@ class Tensor:
 
     @classmethod
     def of(cls, machine: Any, kind: str, values: Array) -> Tensor:
-        """A tensor of given values."""
+        """A tensor with these values."""
         tensor = cls(machine, kind, values.shape)
         tensor.contents = "given"
         machine.upload(tensor.memory.ptr, np.ascontiguousarray(values))
         return tensor
 
     def is_contiguous(self) -> bool:
-        """In C order."""
+        """Whether the strides are those of C order."""
         return list(self.strides) == layout(self.shape)[0]
 
     @property
@@ -147,18 +148,22 @@ class Tensor:
         """Pointer, strides, type: as the C functions take them."""
         return TensorPointer(self.ptr), longs(self.strides), int(self.code)
 
+    def broadcast_strides(self) -> list[int]:
+        """The strides, 0 along dimensions of extent 1."""
+        return [0 if extent == 1 else stride for extent, stride in zip(self.shape, self.strides)]
+
     def poison(self, byte: int = POISON) -> None:
         self.machine.fill(self.memory.ptr, byte, self.num_bytes)
 
     def offsets(self, index: Sequence[Array]) -> Array:
-        """The positions in memory of the elements at a multi-index of arrays that broadcast."""
+        """The offsets in memory of the elements at a multi-index of arrays that broadcast."""
         total: Any = np.int64(self.first)
-        for one, stride, extent in zip(index, self.strides, self.shape):
-            total = total + (np.int64(0) if extent == 1 else one * np.int64(stride))
+        for indices, stride in zip(index, self.broadcast_strides()):
+            total = total + indices * np.int64(stride)
         return np.asarray(total)
 
     def known(self, index: Sequence[Array]) -> Array:
-        """Elements of an input, from the block."""
+        """The elements of an input at a multi-index, computed from the block."""
         assert self.contents is not None
         values: Array = block(self.kind, self.contents, self.seed)[self.offsets(index) % BLOCK_ELEMENTS]
         return values
@@ -169,21 +174,14 @@ class Tensor:
         host: Array = self.machine.download(self.memory.ptr, self.num_bytes)
         return host.view(numpy_dtype(NAMES[self.kind]))
 
-    def fetch_spans(self, starts: Iterable[int], length: int) -> Array:
-        """`length` elements from each start on, of a contiguous tensor, 1-D."""
-        self.machine.synchronize()
-        spans = [self.machine.download(self.ptr + int(s) * self.itemsize, length * self.itemsize) for s in starts]
-        host: Array = np.concatenate(spans)
-        return host.view(numpy_dtype(NAMES[self.kind]))
-
 
 def sample(shape: Sequence[int], count: int = 1 << 16) -> list[Array]:
     """The multi-index of up to `count` elements: the first and last, and random ones."""
     total = math.prod(shape)
     if total <= count:
-        places = np.arange(total)
+        offsets = np.arange(total)
     else:
         edge = count // 8
         drawn = np.random.default_rng(5).integers(0, total, count - 2 * edge)
-        places = np.concatenate([np.arange(edge), np.arange(total - edge, total), drawn])
-    return list(np.unravel_index(places, tuple(shape)))
+        offsets = np.concatenate([np.arange(edge), np.arange(total - edge, total), drawn])
+    return list(np.unravel_index(offsets, tuple(shape)))

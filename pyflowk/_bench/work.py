@@ -16,16 +16,15 @@ from .._native.errors import error_of
 from .measure import Row, num_buffer_sets
 from .tensors import POISON, Array, Tensor, sample
 
-SPANS, SPAN_ELEMENTS = 16, 4096  # of a rival's result
-
 
 class Work:
-    """One case on rotating buffers. A subclass sets the attributes below and defines `arguments_of`, `expected`.
+    """One case on rotating buffers. A subclass sets the attributes below, defines `arguments_of` and `expected`, and
+    ends its __init__ with rotate().
 
     kind, types, shape_text, note   what names the case, as text; `part` is the part of its set with a mean of its own
     function                        the C function without `flowk_`
     workspace                       the C arguments between those of arguments_of() and the stream
-    read_bytes, written_bytes       what must be moved at least
+    read_bytes, written_bytes       the bytes that must be moved at least
     operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
     """
 
@@ -41,20 +40,17 @@ class Work:
         self.outs: list[Tensor] = []
 
     def rotate(self, operands: list[Tensor], out: Tensor) -> None:
-        """Fills `operands` and `outs` with equal sets, one per set that the case rotates over."""
+        """Makes equal `operands` and `outs` for every buffer set, and the arguments of the call on each."""
         self.operands = [operands] + [[tensor.again() for tensor in operands] for _ in range(self.num_sets - 1)]
         self.outs = [out] + [out.again() for _ in range(self.num_sets - 1)]
         self.poison()
+        self.calls = [self.arguments_of(i) for i in range(self.num_sets)]
+        self._bound = getattr(self.machine.c, f"flowk_{self.function}")
+        self._stream = StreamHandle(self.machine.stream)
 
     def poison(self) -> None:
         """Overwrites the first results with bytes that no result has."""
         self.outs[0].poison()
-
-    def prepare(self) -> None:
-        """The arguments of every call, once; ends a subclass's __init__."""
-        self.calls = [self.arguments_of(i) for i in range(self.num_sets)]
-        self._bound = getattr(self.machine.c, f"flowk_{self.function}")
-        self._stream = StreamHandle(self.machine.stream)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         """The C arguments on buffer set i, without the stream."""
@@ -86,29 +82,25 @@ class Work:
         """By default: the same bits."""
         return bool(np.array_equal(_bits(got), _bits(expected)))
 
+    def _sampled(self) -> tuple[Array, list[Array], Array]:
+        """The first output's memory, the multi-index of a sample of its elements, and these elements."""
+        fetched, index = self.outs[0].fetch(), sample(self.outs[0].shape)
+        return fetched, index, fetched[self.outs[0].offsets(index)]
+
     def check(self) -> bool:
-        """Is the first output right at a sample of its elements, and untouched between them."""
-        out = self.outs[0]
-        fetched = out.fetch()
-        index = sample(out.shape)
-        right = self.is_close(fetched[out.offsets(index)], self.expected(index), index)
-        return right and _is_untouched_between(out, fetched)
+        """Whether the first output is right at a sample of its elements, and untouched between the elements."""
+        fetched, index, got = self._sampled()
+        return self.is_close(got, self.expected(index), index) and _is_untouched_between(self.outs[0], fetched)
 
     def check_rival(self) -> bool:
-        """Is it roughly right, within 2 %, at spans of elements: rivals have roundings and NaNs of their own."""
-        out, total = self.outs[0], math.prod(self.outs[0].shape)
-        if total <= SPANS * SPAN_ELEMENTS or not out.is_contiguous():
-            index = sample(out.shape)
-            return is_roughly(out.fetch()[out.offsets(index)], self.expected(index))
-        starts = np.linspace(0, total - SPAN_ELEMENTS, SPANS).astype(np.int64)
-        places = (starts[:, None] + np.arange(SPAN_ELEMENTS)).ravel()
-        index = list(np.unravel_index(places, out.shape))
-        return is_roughly(out.fetch_spans(starts, SPAN_ELEMENTS), self.expected(index))
+        """Whether a sample is roughly right, within 2 %: rivals have roundings and NaNs of their own."""
+        _, index, got = self._sampled()
+        return is_roughly(got, self.expected(index))
 
     # ---- rivals
 
     def formula(self, torch: Any) -> Callable[..., Any] | None:
-        """What PyTorch computes of `operands` (and writes, if it returns None); None if it has no such case."""
+        """PyTorch's function of rival_operands(), which returns its result or writes it to one; None: no such case."""
         return None
 
     def rival_operands(self, i: int) -> list[Tensor]:
@@ -116,7 +108,7 @@ class Work:
         return self.operands[i]
 
     def rival_out(self) -> Tensor:
-        """outs[0], as a result of formula() has it."""
+        """outs[0] in the shape of a result of formula()."""
         return self.outs[0]
 
     # ---- the report
@@ -144,7 +136,6 @@ class CopyWork(Work):
         super().__init__(machine, moved_bytes, num_sets)
         src = Tensor(machine, "u8", [max(16, moved_bytes // 2 // 16 * 16)], "bits")
         self.rotate([src], Tensor(machine, "u8", src.shape))
-        self.prepare()
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         return permute_arguments(self.operands[i][0], [0], self.outs[i])
@@ -172,7 +163,7 @@ def by(numbers: Sequence[int], separator: str = "x") -> str:
 
 
 def free_memory() -> None:
-    """Gives back the buffers of a case that is done. What lives on is not looked at again."""
+    """Frees the buffers of a case that is done. The garbage collector does not visit again what is left."""
     gc.collect()
     gc.freeze()
 
@@ -183,7 +174,7 @@ def _bits(values: Array) -> Array:
 
 
 def is_roughly(got: Array, expected: Array) -> bool:
-    """The same bits; of floats, finite ones within 2 %, or 0.1 % of the largest."""
+    """Whether the bits are the same, or finite floats within 2 %, or within 0.1 % of the largest."""
     if np.array_equal(_bits(got), _bits(expected)) or expected.dtype.kind not in "fV":
         return bool(np.array_equal(_bits(got), _bits(expected)))
     wide, exact = got.astype(np.float64), expected.astype(np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m pyflowk bench`: flowk beside a copy and beside other libraries on this GPU, case by case."""
+"""`python -m pyflowk bench`: the speed of flowk, of a copy and of other libraries on this GPU, case by case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help=f"with commas, or all: {', '.join(RIVALS)}; by default none, and those of each set for results",
     )
-    parser.add_argument("--articles", action="store_true", help="what the articles published beside the same here")
+    parser.add_argument("--articles", action="store_true", help="what the articles published, and the same here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each contender; 0: checks results only")
     parser.add_argument("--json", metavar="FILE", help="writes every row, for --compare")
     parser.add_argument("--plot", metavar="FILE.png", help="writes a picture (needs matplotlib)")
@@ -157,7 +157,7 @@ def _machine() -> Machine:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    rivals = _rivals(options)
+    rivals = _chosen("--rivals", options.rivals, RIVALS)
     if options.articles:
         return [Case(op, "articles", case, rivals or articles.RIVALS) for op, case in articles.cases()]
     if options.case:
@@ -170,7 +170,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             return [Case(op, "case", OPERATORS[op][0].case_of_words(_with_short_types(words)), rivals)]
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
-    operators = _operators(options.op)
+    operators = _chosen("--op", options.op, OPERATORS)
     found: list[Case] = []
     for name in options.set.split(","):
         of_name = list(_cases_of_set(name, operators, rivals))
@@ -186,12 +186,17 @@ def _with_short_types(words: list[str]) -> list[str]:
     return [re.sub(r"[A-Za-z_]\w*", lambda found: short.get(found[0], found[0]), word) for word in words]
 
 
-def _operators(text: str) -> tuple[str, ...]:
-    names = tuple(OPERATORS) if text == "all" else _named(text)
+def _chosen(option: str, text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The names in the value of an option; ValueError for an unknown one."""
+    names = tuple(known) if text == "all" else _named(text)
     for name in names:
-        if name not in OPERATORS:
-            raise ValueError(f"--op {name}: must be all or of {', '.join(OPERATORS)}")
+        if name not in known:
+            raise ValueError(f"{option} {name}: must be all or of {', '.join(known)}")
     return names
+
+
+def _named(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 def _cases_of_set(name: str, operators: tuple[str, ...], rivals: tuple[str, ...]) -> Iterator[Case]:
@@ -203,22 +208,9 @@ def _cases_of_set(name: str, operators: tuple[str, ...], rivals: tuple[str, ...]
                 cases = module.cases_of(own)
             except (KeyError, ValueError):
                 continue
-            own_rivals = rivals or (_named(module.RESULT_SETS[own]) if name == "results" else ())
-            own_rivals = ("jit",) if own == "jit" and not rivals else own_rivals
+            by_default = _named(module.RESULT_SETS[own]) if name == "results" else ("jit",) if own == "jit" else ()
             for case in cases:
-                yield Case(operator, own, case, own_rivals)
-
-
-def _rivals(options: argparse.Namespace) -> tuple[str, ...]:
-    names = tuple(RIVALS) if options.rivals == "all" else _named(options.rivals)
-    for name in names:
-        if name not in RIVALS:
-            raise ValueError(f"--rivals {name}: must be of {', '.join(RIVALS)}")
-    return names
-
-
-def _named(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split(",")))
+                yield Case(operator, own, case, rivals or by_default)
 
 
 def _command_line() -> str:

@@ -17,7 +17,7 @@ X = np.random.default_rng(2).integers(-50, 50, (4, 5, 6)).astype(np.float32)
 
 
 def unallocated(host: np.ndarray) -> DeviceArray:
-    """A DeviceArray with the geometry of `host`, whose memory is nowhere."""
+    """A DeviceArray with the geometry of `host` and no memory."""
     return DeviceArray(None, 1 << 40, host.shape, host.strides, host.dtype, 0, 1)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
-import runpy
 import shutil
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 from pyflowk import __version__
 
@@ -39,10 +37,7 @@ class Backend:
         mesonpy.get_requires_for_build_wheel = lambda settings: []
         monkeypatch.setitem(sys.modules, "mesonpy", mesonpy)
         monkeypatch.syspath_prepend(BACKEND.parent)
-        spec = importlib.util.spec_from_file_location("flowk_build_under_test", BACKEND)
-        assert spec is not None and spec.loader is not None
-        self.module: Any = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.module)
+        self.module = tool_at("tools/flowk_build.py")
         for name in self.module.WHEEL_SOURCES:
             assert (ROOT / name).exists(), name
             path = root / name if (ROOT / name).is_file() else root / name / "source.cpp"
@@ -143,17 +138,17 @@ def test_a_kept_wheel_needs_no_toolkit(backend: Backend, monkeypatch: pytest.Mon
 
 def test_a_release_has_a_manylinux_tag_and_a_cap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(BACKEND.parent)
-    release = runpy.run_path(str(BACKEND.with_name("release_wheel.py")))
+    release = tool_at("tools/release_wheel.py")
     shown = '\nflowk-0.whl is consistent with the\nfollowing platform tag: "manylinux_2_34_x86_64".\n'
-    assert release["platform_of"](shown) == "manylinux_2_34_x86_64"
+    assert release.platform_of(shown) == "manylinux_2_34_x86_64"
     with pytest.raises(SystemExit, match="no manylinux tag"):
-        release["platform_of"](shown.replace("manylinux_2_34", "linux"))
+        release.platform_of(shown.replace("manylinux_2_34", "linux"))
     wheel = tmp_path / "flowk.whl"
-    wheel.write_bytes(bytes(release["MAX_BYTES"]))
-    release["check_size"](wheel)
-    wheel.write_bytes(bytes(release["MAX_BYTES"] + 1))
+    wheel.write_bytes(bytes(release.MAX_BYTES))
+    release.check_size(wheel)
+    wheel.write_bytes(bytes(release.MAX_BYTES + 1))
     with pytest.raises(SystemExit, match="has 20000001 bytes, must have <= 20000000"):
-        release["check_size"](wheel)
+        release.check_size(wheel)
 
 
 def test_the_forge_runs_files_that_exist() -> None:

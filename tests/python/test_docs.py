@@ -9,13 +9,12 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 import pyflowk
 
@@ -26,21 +25,13 @@ FRAMEWORKS = {"pyflowk.torch": "torch", "pyflowk.jax": "jax", "pyflowk.distribut
 MODULES = {name: FRAMEWORKS.get(name) for name in ("pyflowk", "pyflowk.memory", *FRAMEWORKS) if find_spec(name)}
 
 
-def module_of_docs(name: str) -> Any:
-    spec = spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec and spec.loader
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def has_framework(name: str | None) -> bool:
     return name is None or (sys.modules.get(name, name) is not None and find_spec(name) is not None)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All pages. A module whose framework is not installed is left out with a warning."""
+    """All pages. A module without its framework is left out with a warning."""
     pytest.importorskip("pdoc")
     out = tmp_path_factory.mktemp("docs") / "out"
     warnings = "error" if all(map(has_framework, MODULES.values())) else "default"
@@ -111,11 +102,10 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     assert all(f'href="{page}.html"' in index for page in pages)
 
 
-def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+def test_a_link_to_nowhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pdoc")
-    for name in ("c_header", "mask_pictures"):
-        module_of_docs(name)
-    render = module_of_docs("render")
+    monkeypatch.syspath_prepend(DOCS)
+    render = tool_at("docs/render.py")
     (tmp_path / "a.html").write_text('<p id="x"><a href="b.html#y">b</a> <a href="#x">x</a> <a href="#z">z</a></p>')
     (tmp_path / "b.html").write_text('<p id="w"><a href="a.html#x">a</a> <a href="c.html">c</a></p>')
     ends = sorted(fault.partition(" links to ")[2].partition(",")[0] for fault in render.dead_links(tmp_path))
@@ -144,7 +134,7 @@ def test_a_link_to_nowhere_fails_the_rendering(tmp_path: Path) -> None:
     assert result.stderr.splitlines()[-1] == "speed.html links to bench/RESULTS.md, which is not there"
 
 
-PICTURES = module_of_docs("mask_pictures").pictures()
+PICTURES = tool_at("docs/mask_pictures.py").pictures()
 
 
 @pytest.mark.usefixtures("host_library")

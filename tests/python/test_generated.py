@@ -4,32 +4,22 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 import pyflowk
 
 FUNCTIONS = [name for name in pyflowk.__all__ if inspect.isfunction(getattr(pyflowk, name))]
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "tools" / "generate.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_generator_writes_the_files_that_are_there() -> None:
-    files = generator().generated()
+    files = tool_at("tools/generate.py").generated()
     assert "_elementwise/functions.py" in files
     for path, text in files.items():
         assert (ROOT / "pyflowk" / path).read_text() == text, f"run tools/generate.py: {path} differs"

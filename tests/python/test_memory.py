@@ -263,7 +263,7 @@ def test_a_memory_resource_of_cuda_core_is_the_source() -> None:
 @pytest.mark.usefixtures("own_pool")
 def test_temporaries_of_torch_s_arrays_are_torch_s_on_any_stream() -> None:
     torch = pytest.importorskip("torch")
-    x = torch.randn(512, 1024, device="cuda").T  # whose rows are copied first
+    x = torch.randn(512, 1024, device="cuda").T  # its rows are copied first
     stream = torch.cuda.Stream()
     for given in (None, stream, 0):
         torch.cuda.synchronize()

@@ -3,33 +3,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 TUNING = ROOT / "bench" / "tuning"
 SOURCES = sorted(TUNING.glob("*.json"))
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_tuning", TUNING / "generate_tuning.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def generator() -> Any:
+    return tool_at("bench/tuning/generate_tuning.py")
 
 
-def test_generating_gives_the_files_that_are_checked_in() -> None:
-    stale = [str(path) for path, text in generator().outputs().items() if path.read_text() != text]
+def test_generating_gives_the_files_that_are_checked_in(generator: Any) -> None:
+    stale = [str(path) for path, text in generator.outputs().items() if path.read_text() != text]
     assert not stale, "run python bench/tuning/generate_tuning.py"
 
 
-def test_every_kind_of_value_is_written_as_cpp(tmp_path: Path) -> None:
+def test_every_kind_of_value_is_written_as_cpp(generator: Any, tmp_path: Path) -> None:
     whole = {
         "constants": {
             "a": {"type": "float", "value": 1.5},
@@ -40,7 +36,7 @@ def test_every_kind_of_value_is_written_as_cpp(tmp_path: Path) -> None:
     }
     source = tmp_path / "operator_gpu.json"
     source.write_text(json.dumps(whole))
-    assert generator().text_of(source).splitlines()[2:] == [
+    assert generator.text_of(source).splitlines()[2:] == [
         "constexpr float a = 1.5f;",
         "constexpr double b = 1.5;",
         "constexpr Costs c = {.x = 0.25f, .y = true};",
@@ -49,7 +45,7 @@ def test_every_kind_of_value_is_written_as_cpp(tmp_path: Path) -> None:
         "    {.n = 1, .x = 0.5f},",
         "};",
     ]
-    assert generator().measured("case", {"pick": 0.98765}) == '"case": {"pick": 0.988}'
+    assert generator.measured("case", {"pick": 0.98765}) == '"case": {"pick": 0.988}'
 
 
 # Speeds as fractions, times, and how much slower or faster.

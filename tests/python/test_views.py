@@ -113,7 +113,7 @@ def test_shapes_that_do_not_fit_are_named() -> None:
 @settings(max_examples=200, deadline=None)
 @given(some_array(), st.none() | st.integers(-5, 4) | st.lists(st.integers(-4, 3), max_size=2, unique=True).map(tuple))
 def test_squeeze_is_numpy_s(array: np.ndarray, axis: Any) -> None:
-    array = np.atleast_1d(array)  # of rank 0 NumPy takes axes that there are not
+    array = np.atleast_1d(array)  # NumPy takes axes of arrays of rank 0, which have none
     try:
         expected = np.squeeze(array, axis)
     except ValueError:

@@ -24,7 +24,7 @@ TEST(permute_tiles_are_right) {
   for (int src = 0; src < 64; ++src) {
     std::vector<float> y(x.size());
     const int status = flowk_bench_permute_candidate(x.data(), y.data(), 2, extents, src_strides, dst_strides, 4, src,
-                                                     0, 1, nullptr, features);
+                                                     0, 1, features, nullptr);
     if (status == 2) break;
     if (status != 0) continue;
     ++num_planned;
@@ -34,8 +34,8 @@ TEST(permute_tiles_are_right) {
     CHECK(is_right);
   }
   CHECK(num_planned > 0);
-  CHECK(flowk_bench_permute_candidate(x.data(), nullptr, 2, extents, src_strides, dst_strides, 4, 1000, 0, 0, nullptr,
-                                      features) == 2);
+  CHECK(flowk_bench_permute_candidate(x.data(), nullptr, 2, extents, src_strides, dst_strides, 4, 1000, 0, 0, features,
+                                      nullptr) == 2);
 }
 
 TEST(conversions_are_right) {

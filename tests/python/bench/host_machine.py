@@ -34,7 +34,6 @@ class HostMachine:
     stream = 0
     has_graphs = False
     touched_bytes = 0  # two buffer sets
-    library_path = "libflowk_simt"
 
     def __init__(self, clock: Callable[[Any], float] = lambda replay: 1e-3) -> None:
         self.c = library.open_backend("simt")

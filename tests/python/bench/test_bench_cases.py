@@ -58,7 +58,7 @@ def test_a_case_on_the_line_is_right_and_counts_its_bytes(op: str, words: str, r
 def test_lengths_count_the_columns_that_are_read() -> None:
     work = work_of("softmax", "lengths f32 2x3x4x40")
     assert isinstance(work, softmax_work.SoftmaxWork)
-    assert work.read_bytes == 4 * int(work.lengths_host.sum())
+    assert work.read_bytes == 4 * int(work.lengths.sum())
     work.run(0)
     assert work.check()
 

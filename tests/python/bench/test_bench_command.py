@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -68,16 +70,18 @@ def test_slower_cases_are_found_and_others_are_not() -> None:
     assert [(name.split()[1], now) for name, _, now in measure.slowdowns(new, old)] == [("b", 0.9 / 1.051), ("c", 0.0)]
 
 
-def run(arguments: list[str], machine: Any = None) -> int:
+def options_of(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
-    return bench.run_bench(parser.parse_args(arguments), machine or HostMachine())
+    return parser.parse_args(words)
+
+
+def run(words: Sequence[str], machine: Any = None) -> int:
+    return bench.run_bench(options_of(words), machine or HostMachine())
 
 
 def cases_of(*words: str) -> list[Any]:
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    return bench._cases(parser.parse_args(words))
+    return bench._cases(options_of(words))
 
 
 def test_an_operator_alone_is_its_first_set() -> None:
@@ -179,13 +183,8 @@ def test_bad_arguments_are_named(arguments: list[str], text: str) -> None:
 
 
 def test_sets_are_chosen_by_name_and_operator() -> None:
-    def chosen(*arguments: str) -> dict[tuple[str, str], int]:
-        parser = argparse.ArgumentParser()
-        bench.add_arguments(parser)
-        found: dict[tuple[str, str], int] = {}
-        for op, name, *_ in bench._cases(parser.parse_args(list(arguments))):
-            found[op, name] = found.get((op, name), 0) + 1
-        return found
+    def chosen(*words: str) -> dict[tuple[str, str], int]:
+        return Counter((case.op, case.set) for case in cases_of(*words))
 
     main = {
         ("permute", "practice"): 37,
@@ -202,10 +201,8 @@ def test_sets_are_chosen_by_name_and_operator() -> None:
 
 
 def test_rivals_of_the_results_are_those_of_each_set() -> None:
-    def rivals(*arguments: str) -> dict[str, tuple[str, ...]]:
-        parser = argparse.ArgumentParser()
-        bench.add_arguments(parser)
-        return {case.set: case.rivals for case in bench._cases(parser.parse_args(list(arguments)))}
+    def rivals(*words: str) -> dict[str, tuple[str, ...]]:
+        return {case.set: case.rivals for case in cases_of(*words)}
 
     assert rivals("--set", "results", "--op", "softmax")["plain"] == ("torch", "quack")
     assert rivals("--set", "results", "--op", "softmax", "--rivals", "torch")["plain"] == ("torch",)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 import runpy
 import shutil
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from host_machine import HostMachine
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 from pyflowk._bench import machine as bench_machine
 from pyflowk._bench import permute_work
@@ -27,7 +26,7 @@ from pyflowk._native import library
 def test_a_tool_describes_itself(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(ROOT / "bench")
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / "bench" / f"{name}.py"), run_name="__main__")
@@ -85,7 +84,7 @@ def test_a_tool_times_the_pick_where_no_candidate_fits(
         monkeypatch.setattr(simt, name, candidate(name), raising=False)
     monkeypatch.setattr(library, "open_backend", lambda backend: simt)
     monkeypatch.setattr(bench_machine, "Machine", HostMachine)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(ROOT / "bench")
     for module in ("candidates", "tuning.generate_tuning"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "argv", [f"tune_{op}", words])
@@ -109,10 +108,7 @@ def test_the_profile_knows_every_kernel_of_permute() -> None:
 
 
 def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) -> None:
-    spec = importlib.util.spec_from_file_location("candidates", ROOT / "bench" / "candidates.py")
-    assert spec is not None and spec.loader is not None
-    candidates: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(candidates)
+    candidates = tool_at("bench/candidates.py")
     machine = HostMachine()
     work = make_work(machine, "permute", permute_work.case_of_words(["f32", "30x40", "1,0"]))
 
@@ -120,7 +116,7 @@ def test_candidates_are_checked_and_timed(capsys: pytest.CaptureFixture[str]) ->
         work.run(i)
         return 0
 
-    calls = {"right": right, "fits not": lambda i: candidates.FITS_NOT, "fails": lambda i: 2, "idle": lambda i: 0}
+    calls = {"right": right, "fits not": lambda i: candidates.DOES_NOT_FIT, "fails": lambda i: 2, "idle": lambda i: 0}
     row, found = candidates.fractions_of(machine, work, calls, rounds=3)
     assert row["fractions"] == {"flowk": 1.0} and found == {"right": pytest.approx(1.0)}
     lines = capsys.readouterr().out.splitlines()

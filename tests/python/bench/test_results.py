@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from invented_run import invented_run
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
-_spec = importlib.util.spec_from_file_location("results", ROOT / "bench" / "results.py")
-assert _spec is not None and _spec.loader is not None
-results: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(results)
+results = tool_at("bench/results.py")
 
 
 def table_of(text: str) -> str:

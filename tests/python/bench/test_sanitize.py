@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/sanitize_*.py on the executor, with host memory in the place of the CUDA runtime's."""
+"""bench/sanitize_*.py on the executor, with host memory instead of the CUDA runtime's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from host_machine import HostMemory
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 from pyflowk._native import library
 
@@ -56,7 +56,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> dict[int, HostMemory]:
     simt = library.open_backend("simt")
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     monkeypatch.setattr(library, "open_backend", lambda backend: simt)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(ROOT / "bench")
     monkeypatch.setitem(sys.modules, "sanitizing", None)
     monkeypatch.delitem(sys.modules, "sanitizing")  # each test imports it with its own runtime
     return found
@@ -87,8 +87,8 @@ def test_a_script_reaches_every_kernel_with_right_results(
 
 
 def test_a_wrong_byte_between_the_elements_is_found(memories: dict[int, HostMemory]) -> None:
-    tools = runpy.run_path(str(ROOT / "bench" / "sanitizing.py"))
+    tools = tool_at("bench/sanitizing.py")
     for wrong in (False, True):
-        tensor = tools["Strided"](np.dtype("f4"), [3, 4], [5, 1], 4)
+        tensor = tools.Strided(np.dtype("f4"), [3, 4], [5, 1], 4)
         next(iter(memories.values())).host[4 + 4 * 4] ^= wrong  # after the first row
         assert tensor.is_right() is not wrong

@@ -128,7 +128,7 @@ def _change_tensor(case: Case, name: str, tensor: Tensor, changes: list[Callable
 
     def misaligned(r: random.Random) -> Bad:
         of[name] = At(tensor, r.randrange(1, alignment_bytes(tensor.dtype)))
-        # A tensor in the place of another may be found to overlap it first.
+        # A tensor at the address of another one may first be reported to overlap it.
         return Bad((MISALIGNED,), names)
 
     def overflowing(r: random.Random) -> Bad:

@@ -14,7 +14,7 @@ from prelu_campaign import prelu_backward_case, prelu_case
 from python_campaign import check_elementwise, check_permute, check_prelu, check_softmax
 from softmax_campaign import softmax_backward_case, softmax_case
 
-# make(r, library, room): a call with at most so many elements a tensor, roughly; 0: up to what the campaign draws.
+# make(r, library, room): a call with about `room` elements per tensor at most; 0: as the campaign draws them.
 MAKERS: dict[str, Callable[[random.Random, Any, int], Case]] = {
     "permute": lambda r, _, room: permute_case(r, room),
     "batch_transpose": lambda r, _, room: batch_transpose_case(r, room),

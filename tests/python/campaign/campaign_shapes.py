@@ -21,15 +21,15 @@ def generator(r: random.Random) -> np.random.Generator:
     return np.random.default_rng(r.randrange(2**32))
 
 
-def shape(r: random.Random, least_rank: int = 0, most_rank: int = 32, room: int = 0) -> tuple[int, ...]:
-    """Extents whose product is at most `room`; mostly of ranks to 6, now and then with an extent of 0."""
+def shape(r: random.Random, min_rank: int = 0, max_rank: int = 32, room: int = 0) -> tuple[int, ...]:
+    """Extents with a product of at most `room`; mostly of ranks up to 6, now and then with an extent of 0."""
     room = room or r.choice((30, 300, 300, 3000, 3000, 3000, 12000, 60000))
     has_round_extents = chance(r, 35)  # whole vectors and tiles, as most programs have them
-    rank = r.randrange(max(least_rank, 1), min(most_rank, 6) + 1)
+    rank = r.randrange(max(min_rank, 1), min(max_rank, 6) + 1)
     if chance(r, 3):
-        rank = least_rank
+        rank = min_rank
     elif chance(r, 4):
-        rank = r.randrange(least_rank, most_rank + 1)
+        rank = r.randrange(min_rank, max_rank + 1)
     extents = []
     for _ in range(rank):
         most = min(room, r.choice((2, 5, 40, 40, 300, room)) if rank < 12 else 2)

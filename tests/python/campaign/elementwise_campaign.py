@@ -40,7 +40,7 @@ from pyflowk._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 NARROW_FLOATS = tuple(dtype for dtype in FLOAT_DTYPES if dtype != np.float64)
 _KINDS = {"B": (BOOL,), "I": INTEGER_DTYPES, "F": FLOAT_DTYPES}
 _ARITIES = (UnaryOp, BinaryOp, TernaryOp)
-# Formulas of several steps, whose steps overflow or vanish where the formula's value does not: ordinary values only.
+# Formulas of several steps, which may overflow or vanish if the formula's value does not: ordinary values only.
 IN_STEPS = {
     *(UnaryOp.GELU_TANH, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD, BinaryOp.SILU_MUL),
     *(TernaryOp.LERP, TernaryOp.ADD_MULTIPLY, TernaryOp.FMA, UnaryOp.SCALE),

@@ -17,7 +17,7 @@ from campaign_shapes import alignment_bytes, chance, generator, shares_its_own_m
 from pyflowk._native import abi
 from pyflowk._native.abi import Status
 
-# The inputs in whose place the output may be.
+# The inputs that the output may overwrite.
 IN_PLACE = {
     "flowk_unary": ("x",),
     "flowk_binary": ("x", "y"),

@@ -50,7 +50,7 @@ def permute_case(r: random.Random, room: int = 0) -> Case:
 
 
 def batch_transpose_case(r: random.Random, room: int = 0) -> Case:
-    extents = (1, 1, 1, *shape(r, most_rank=3, room=room))[-3:]
+    extents = (1, 1, 1, *shape(r, max_rank=3, room=room))[-3:]
     dtype = r.choice(ALL_DTYPES)
     out_extents = (extents[0], extents[2], extents[1])
     src = tensor(r, dtype, extents, contiguous(extents))

@@ -34,7 +34,7 @@ def values_of(r: random.Random, dtype: np.dtype, finite: bool = False) -> Values
 
 def _sizes(r: random.Random, room: int) -> tuple[int, int, int]:
     if room or chance(r, 30):  # any product: long planes, many channels
-        return (1, 1, 1, *shape(r, most_rank=3, room=room))[-3:]
+        return (1, 1, 1, *shape(r, max_rank=3, room=room))[-3:]
     extents = [
         r.choice((1, 2, 3, 7, 8, 16, 33, 64)),
         r.choice((1, 3, 4, 5, 8, 24, 64, 200)),

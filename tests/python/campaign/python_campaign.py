@@ -42,7 +42,7 @@ def run_python(
     call: Callable[[dict[str, Any]], Results],
     verify: Callable[[Outputs, list[np.ndarray]], None],
 ) -> None:
-    """`call` gets the arrays by name and returns its results; a result whose name in `outs` is a tensor is that array.
+    """`call` gets the arrays by name and returns its results; a result with a tensor in `outs` is that array.
     No byte outside those changes."""
     for one in tensors.values():  # NumPy has no arrays with such strides
         one.strides = tuple(stride if extent != 1 else 1 for stride, extent in zip(one.strides, one.shape))
@@ -89,7 +89,7 @@ def check_elementwise(r: random.Random, arrays: Any) -> None:
         dtypes[0] = BOOL
     first_value = 1 if call.op == TernaryOp.WHERE else 0
     array_index = r.randrange(first_value, count)  # that operand is an array
-    extents, rng = shape(r, most_rank=8), generator(r)
+    extents, rng = shape(r, max_rank=8), generator(r)
     tensors: dict[str, Tensor] = {}
     given: list[Any] = []  # names of tensors, numbers, NumPy scalars and lists
     for index, dtype in enumerate(dtypes):
@@ -197,7 +197,7 @@ def _hosts(tensors: dict[str, Tensor], given: list[Any], first_value: int) -> li
 
 def check_permute(r: random.Random, arrays: Any) -> None:
     is_batch = chance(r, 20)
-    extents = shape(r, least_rank=2, most_rank=8) if is_batch else shape(r)
+    extents = shape(r, min_rank=2, max_rank=8) if is_batch else shape(r)
     axes = list(range(len(extents)))
     if is_batch:
         axes[-2:] = axes[-2:][::-1]
@@ -244,7 +244,7 @@ def check_prelu(r: random.Random, arrays: Any) -> None:
     is_backward = chance(r, 50)
     dtype = r.choice(tuple(PRELU_DTYPES.values()))
     alpha_dtype = np.dtype(np.float32) if dtype.itemsize == 2 and chance(r, 30) else dtype
-    extents = shape(r, most_rank=8)
+    extents = shape(r, max_rank=8)
     axis = r.randrange(len(extents)) if extents else 0
     channels = 1 if not extents or chance(r, 15) else extents[axis]
     given_axis = axis if chance(r, 50) else axis - max(len(extents), 1)
@@ -302,7 +302,7 @@ def check_prelu(r: random.Random, arrays: Any) -> None:
 
 def check_softmax(r: random.Random, arrays: Any) -> None:
     columns = r.choice(r.choice((SHORT, SHORT, MIDDLE)))
-    extents = (*shape(r, most_rank=6, room=max(1, min(60, 3000 // columns))), columns)
+    extents = (*shape(r, max_rank=6, room=max(1, min(60, 3000 // columns))), columns)
     x_dtype, y_dtype = types_of(r)
     case = options_of(r, extents, x_dtype, y_dtype)
     is_backward = chance(r, 35)

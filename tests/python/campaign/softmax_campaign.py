@@ -47,11 +47,11 @@ def _extents(r: random.Random, room: int) -> tuple[int, ...]:
     if room:
         columns = min(columns, r.choice((1, 2, 5, room)))
     room = max(1, min(r.choice((6, 60, 200)), (room or 6000) // max(columns, 1)))
-    return (*shape(r, most_rank=31, room=room), columns)
+    return (*shape(r, max_rank=31, room=room), columns)
 
 
 def _row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = False) -> tuple[int, ...]:
-    """Strides whose last one is 1, or any where it has no effect."""
+    """Strides; the last one is 1, or any if it has no effect."""
     last = 1 if extents[-1] != 1 or chance(r, 50) else r.choice((0, 5, -3, 2**40))
     if chance(r, 55):
         return (*contiguous(extents)[:-1], last)

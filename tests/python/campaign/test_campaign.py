@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The campaign: random calls of every function, checked against references in extended precision.
 
-`pytest tests/python/campaign --campaign=200000 --campaign-seed=7` runs so many cases; without the options a fixed slice
+`pytest tests/python/campaign --campaign=200000 --campaign-seed=7` runs 200,000 cases; without the options a fixed slice
 runs. Processes with different seeds run different cases. A failure prints the smallest case that hypothesis finds, and
 the command that finds it again.
 """
@@ -129,7 +129,7 @@ def test_any_call_is_as_the_header_says(
 
 
 def search(check: Callable[[random.Random], None], count: int, seed: int) -> None:
-    """Runs the check `count` times; a failure is that of the smallest case that hypothesis finds."""
+    """Runs the check `count` times; a failure shows the smallest case that hypothesis finds."""
     settings = hypothesis.settings(
         max_examples=count,
         database=None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pyflowk.distributed on 2 to 8 ranks: processes on the CPU by gloo, or a GPU each where there are as many."""
+"""pyflowk.distributed on 2 to 8 ranks: processes on the CPU by gloo, or on one GPU each if there are enough."""
 
 from __future__ import annotations
 

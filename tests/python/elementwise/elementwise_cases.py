@@ -64,7 +64,7 @@ _WITH_ARGUMENTS = (
     Call("scale", UnaryOp.SCALE, (3, 2), (3, 2)),
     Call("add_multiply", TernaryOp.ADD_MULTIPLY, (2,), (2,)),
 )
-# Every row but COPY, whose tests are their own.
+# Every row but COPY, which has tests of its own.
 CALLS = _WITH_ARGUMENTS + tuple(
     Call(_NAMES.get(op.name.lower(), op.name.lower()), op)
     for op in OPERATIONS
@@ -229,7 +229,7 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
 
 # ---- accuracy -------------------------------------------------------------------------------------------------------
 
-# float32 and float64 results: so many units in the last place of the formula, which are the bounds of the CUDA math
+# float32 and float64 results: units in the last place of the formula, which are the bounds of the CUDA math
 # library for the functions in it, and half a unit a step around them. Rows not here are rounded once: half a unit.
 _ULPS: dict[Op, float] = {
     **{op: 2.5 for op in (UnaryOp.EXP, UnaryOp.LOG, UnaryOp.SIN, UnaryOp.COS, UnaryOp.TANH, UnaryOp.RSQRT)},
@@ -349,7 +349,7 @@ def values_for(call: Call, index: int, shape: tuple[int, ...], dtype: np.dtype, 
     if dtype == BOOL:
         return rng.integers(0, 2, shape).astype(bool)
     if dtype in INTEGER_DTYPES:
-        # Small ones, whose powers and float16 sums are finite, and in half of the places any.
+        # Small numbers with finite powers and float16 sums; any numbers at half of the indices.
         small = rng.integers(0 if dtype.kind == "u" else -9, 10, shape)
         if call.op in (BinaryOp.POW, UnaryOp.LOG, UnaryOp.SQRT, UnaryOp.RSQRT, UnaryOp.RECIPROCAL, BinaryOp.DIV):
             return np.abs(small).astype(dtype) + dtype.type(1)

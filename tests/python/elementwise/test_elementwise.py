@@ -157,7 +157,7 @@ def special_values(dtype: np.dtype) -> np.ndarray:
 
 
 _KEEPS_SIGN = {UnaryOp.ABS, UnaryOp.NEG, UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC}
-# Of several steps, whose intermediate results may overflow or vanish where the formula's value does not.
+# Operations of several steps: intermediate results may overflow or vanish if the formula's value does not.
 _IN_STEPS = {
     *(BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD, BinaryOp.SILU_MUL),
     *(TernaryOp.LERP, TernaryOp.ADD_MULTIPLY),

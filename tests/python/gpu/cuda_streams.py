@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,14 @@ def overwrite(array: Any, host: np.ndarray, stream: Stream) -> None:
     source, num_bytes = ctypes.c_void_p(host.ctypes.data), ctypes.c_size_t(host.nbytes)
     with driver.current(array.device):
         call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(array.ptr), source, num_bytes, ctypes.c_void_p(stream.handle))
+
+
+def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """The results of work(0), ..., work(count - 1), each in a thread of its own with GPU 0 current."""
+
+    def run(thread: int) -> Any:
+        with driver.current(0):
+            return work(thread)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu_campaign.py: its parts are those that there are, and it fails where one does."""
+"""tests/gpu_campaign.py has a part for every sanitizer and GPU test, and fails if a part fails."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Any
 
 import pytest
-from source_tree import ROOT
+from source_tree import ROOT, tool_at
 
 
 @pytest.fixture(scope="module")
 def campaign() -> Any:
-    spec = importlib.util.spec_from_file_location("gpu_campaign", ROOT / "tests/gpu_campaign.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return tool_at("tests/gpu_campaign.py")
 
 
 def test_parts_are_every_sanitizer_and_every_gpu_test(campaign: Any) -> None:

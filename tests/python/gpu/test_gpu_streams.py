@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from campaign_case import Arena, call_library, check_memory, start_case
 from campaign_makers import MAKERS, PYTHON_CHECKS
-from cuda_streams import Stream, StreamArrays, overwrite
+from cuda_streams import Stream, StreamArrays, in_threads, overwrite
 from driver_calls import DriverCall, DriverCalls, call_of
 
 from pyflowk._native import driver
@@ -158,25 +158,15 @@ def test_every_function_is_captured_and_replayed_with_other_inputs(stream: Strea
 @gpu
 def test_threads_call_on_streams_of_their_own() -> None:
     library = libraries.for_device(0, "the test")
-    start, errors = threading.Barrier(THREADS), []
+    start = threading.Barrier(THREADS)
 
     def work(thread: int) -> None:
-        try:
-            with driver.current(0):
-                streams = [Stream() for _ in range(STREAMS_PER_THREAD)]
-                start.wait(60)
-                for turn in range(CASES_PER_STREAM):
-                    run_turn(library, streams, 1000 * thread + turn)
-        except BaseException as error:
-            errors.append(error)
+        streams = [Stream() for _ in range(STREAMS_PER_THREAD)]
+        start.wait(60)
+        for turn in range(CASES_PER_STREAM):
+            run_turn(library, streams, 1000 * thread + turn)
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    in_threads(THREADS, work)
 
 
 def run_turn(library: Any, streams: list[Stream], seed: int) -> None:

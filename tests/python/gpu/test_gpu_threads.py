@@ -8,10 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from cuda_streams import Stream, StreamArrays
+from cuda_streams import Stream, StreamArrays, in_threads
 
 import pyflowk
-from pyflowk._native import driver
 
 THREADS, SECONDS = 8, 4.0
 ROWS, COLUMNS = 8, (250_001, 500_001)  # row_in_shared with 51 and 102 KB
@@ -19,22 +18,10 @@ ROWS, COLUMNS = 8, (250_001, 500_001)  # row_in_shared with 51 and 102 KB
 
 @pytest.mark.gpu
 def test_a_launch_keeps_its_shared_memory_while_other_threads_launch() -> None:
-    start, errors, num_calls = threading.Barrier(THREADS), [], [0] * THREADS
-
-    def work(thread: int) -> None:
-        try:
-            with driver.current(0):
-                num_calls[thread] = call_for_a_while(np.random.default_rng(thread), COLUMNS[thread % 2], start)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    start = threading.Barrier(THREADS)
+    num_calls = in_threads(
+        THREADS, lambda thread: call_for_a_while(np.random.default_rng(thread), COLUMNS[thread % 2], start)
+    )
     assert min(num_calls) > 100
 
 

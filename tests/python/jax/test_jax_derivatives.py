@@ -19,7 +19,7 @@ NO_DERIVATIVE = {
     "bitwise_not", "left_shift", "right_shift", "floor_divide",
 }  # fmt: skip
 JUMPS = {"floor", "ceil", "round", "trunc", "sign"}
-# Functions whose second derivative is more than jax.numpy's of a formula.
+# Functions with a second derivative that is more than jax.numpy's of a formula.
 TWICE = {"gelu", "silu", "gelu_grad"}
 
 

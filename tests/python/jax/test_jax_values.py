@@ -37,7 +37,7 @@ def test_every_public_function_has_its_form_for_jax() -> None:
 
 def test_the_aliases_of_pyflowk_are_here() -> None:
     assert flowk_jax.subtract is flowk_jax.sub and flowk_jax.clamp is flowk_jax.clip
-    with pytest.raises(AttributeError, match="swapdims"):  # whose function JAX's arrays have themselves
+    with pytest.raises(AttributeError, match="swapdims"):  # JAX's arrays have this function themselves
         _ = flowk_jax.swapdims
 
 

@@ -29,7 +29,7 @@ class PermuteCase(NamedTuple):
     dst: str = "contiguous"
     src_lead_bytes: int = 0
     dst_lead_bytes: int = 0
-    src_strides: tuple[int, ...] = ()  # in elements, in place of `src`; the same of `dst`
+    src_strides: tuple[int, ...] = ()  # in elements, instead of `src`; the same of `dst`
     dst_strides: tuple[int, ...] = ()
 
     @property
@@ -194,7 +194,7 @@ def _table() -> Iterator[tuple[PermuteCase, str, bool]]:
 
 
 def of_size(case: PermuteCase, dtype: str) -> PermuteCase:
-    """A case of bytes with elements of another type: as many of them before the first one."""
+    """A case of bytes with elements of another type, with the same number of elements before the first."""
     num_bytes = np.dtype(dtype).itemsize
     leads = {"src_lead_bytes": case.src_lead_bytes * num_bytes, "dst_lead_bytes": case.dst_lead_bytes * num_bytes}
     return case._replace(dtype=dtype, **leads)

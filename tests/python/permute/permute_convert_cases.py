@@ -84,7 +84,7 @@ def converted(values: np.ndarray, src: str, dst: str, scale: float = 1.0) -> np.
 
 @functools.cache
 def _magnitudes(name: str) -> np.ndarray:
-    """The finite values >= 0 of a float of 8 or 16 bits, ascending: as many bit patterns from 0 on."""
+    """The finite values >= 0 of a float of 8 or 16 bits, ascending: those of the bit patterns from 0 on."""
     dtype = dtype_of(name)
     unsigned = np.dtype(f"u{dtype.itemsize}")
     with np.errstate(invalid="ignore"):

@@ -65,7 +65,7 @@ def assert_same_bytes(actual: np.ndarray, expected: np.ndarray) -> None:
         wrong = np.flatnonzero(actual != expected)
         raise AssertionError(
             f"{wrong.size} of {expected.size} bytes are wrong, the first at {wrong[:8]}: {actual[wrong[:8]]} "
-            f"in place of {expected[wrong[:8]]}"
+            f"instead of {expected[wrong[:8]]}"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of prelu and prelu_backward on arrays whose surroundings are watched, and the checks of their results."""
+"""Calls of prelu and prelu_backward on arrays with watched bytes around them, and the checks of their results."""
 
 from __future__ import annotations
 

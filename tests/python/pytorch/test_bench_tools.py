@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from source_tree import ROOT, tool_at
 
 torch = pytest.importorskip("torch")
 
-BENCH = Path(__file__).parents[3] / "bench"
+BENCH = ROOT / "bench"
 if torch.cuda.is_available():
     pytest.skip("on a GPU the tools themselves run", allow_module_level=True)
 
@@ -32,12 +32,8 @@ def run_tool(path: str, *words: Any) -> str:
     return result.stdout
 
 
-def test_the_bench_of_calls_runs_every_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = importlib.util.spec_from_file_location("bench_calls", BENCH / "bench_calls.py")
-    assert spec is not None and spec.loader is not None
-    tool: Any = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "bench_calls", tool)
-    spec.loader.exec_module(tool)
+def test_the_bench_of_calls_runs_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    tool = tool_at("bench/bench_calls.py")
     tool.NUM_CALLS = tool.NUM_ROUNDS = 1
     tool.main([])
     lines = capsys.readouterr().out.splitlines()

@@ -110,7 +110,7 @@ UNWRITTEN: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("name", UNWRITTEN)
 def test_the_version_of_an_out_that_is_not_written_stays(name: str) -> None:
     weight, out = torch.ones(4, 3, requires_grad=True), X.clone()
-    loss = (weight * out).sum()  # whose backward needs out as it is
+    loss = (weight * out).sum()  # its backward needs out unchanged
     for _ in range(3):
         UNWRITTEN[name](out)
     assert out._version == 0

@@ -24,7 +24,7 @@ CANARY = 0xFF  # NaN in every float type, masked out in a mask
 
 
 class Placed(NamedTuple):
-    """An array in a larger buffer of canaries, and a copy of that buffer on the host."""
+    """An array in a larger buffer of canaries, and a copy of this buffer on the host."""
 
     array: Any
     memory: Any

@@ -166,7 +166,7 @@ def _any_length() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, dtype, why, bias=(1, 1, 3, cols), mask=(1, 2, 1, cols), values="special")
     for dtype, cols in zip(itertools.cycle(DTYPES[:3]), (20480, 40968, 49152, 98312, 151936)):
         shape = (1, 1, 2, cols)
-        why = "a row of a cluster whose blocks have different numbers of vectors"
+        why = "a row of a cluster with different numbers of vectors per block"
         yield SoftmaxCase(shape, dtype, why)
         yield SoftmaxCase(shape, dtype, why, mask=shape, values="special")
         yield SoftmaxCase(shape, dtype, why, bias=shape, log=True)

@@ -255,7 +255,7 @@ def assert_within(actual: np.ndarray, reference: Reference) -> None:
     if not right.all():
         wrong = np.argwhere(~right)
         shown = [
-            f"{tuple(map(int, index))}: {float(actual[tuple(index)])!r} in place of {reference.values[tuple(index)]!r} "
+            f"{tuple(map(int, index))}: {float(actual[tuple(index)])!r} instead of {reference.values[tuple(index)]!r} "
             f"+- {reference.bound[tuple(index)]:.3g}"
             for index in wrong[:6]
         ]

@@ -31,7 +31,7 @@ def extreme_rows(dtype: str, cols: int) -> np.ndarray:
 
 @np.errstate(all="ignore")
 def wide_softmax(x: np.ndarray, scale: float, log: bool) -> np.ndarray:
-    """In NumPy's longdouble, whose range holds every scale * x, as float64."""
+    """As float64, computed in NumPy's longdouble, which holds every scale * x."""
     z = x.astype(np.longdouble) * np.longdouble(scale)
     z -= z.max(axis=-1, keepdims=True)
     e = np.exp(z)
