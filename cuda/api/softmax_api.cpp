@@ -28,8 +28,8 @@ static_assert(sizeof(flowk_softmax_mask) == mask_bytes_of_0_1);
 
 struct SoftmaxArguments {
   bool backward;
-  Operand x;     // or dy
-  Operand side;  // backward: y
+  Operand x;  // or dy
+  Operand y;  // backward
   Operand out;
   int32_t rank;
   const int64_t* shape;
@@ -71,7 +71,7 @@ Status check_flag(const char* parameter, int32_t value) {
   return {};
 }
 
-// A tensor of the first `rank` extents of `shape`; where it has rows, its last stride is 1.
+// A tensor of the first `rank` extents of `shape`; if it has rows, its last stride is 1.
 Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, bool has_rows, Layout* layout) {
   *layout = layout_of(rank, shape, operand.strides);
   if (has_rows && layout->extents[rank - 1] == 1) layout->strides[rank - 1] = 1;
@@ -123,8 +123,8 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
     // Ends past 2^61 are past every column of every row.
     __extension__ typedef __int128 int128;
     const auto clamp = [](int128 end) {
-      constexpr int128 most = int128{1} << 61;
-      return static_cast<int64_t>(std::clamp(end, -most, most));
+      constexpr int128 limit = int128{1} << 61;
+      return static_cast<int64_t>(std::clamp(end, -limit, limit));
     };
     const int64_t q = leading > 0 ? arguments.shape[leading - 1] : 1;
     const int128 diagonal = int128{arguments.shape[leading]} - q + mask.causal_offset;
@@ -164,7 +164,7 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
   return {};
 }
 
-// Fills `request`, or sets `is_empty` where there is nothing to do.
+// Fills `request`, or sets `is_empty` if there is nothing to do.
 Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request, bool* is_empty) {
   *is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_softmax_dtype(arguments.in_dtype_name, arguments.x.dtype));
@@ -183,13 +183,13 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   if (arguments.mask != nullptr) FLOWK_RETURN_IF_ERROR(check_mask_values(arguments));
   if (*is_empty) return {};
 
-  Layout x, side, out;
+  Layout x, y, out;
   FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, true, &x));
-  if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.side, rank, arguments.shape, true, &side));
+  if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.y, rank, arguments.shape, true, &y));
   FLOWK_RETURN_IF_ERROR(make_layout(arguments.out, rank, arguments.shape, true, &out));
   FLOWK_RETURN_IF_ERROR(check_no_self_overlap(arguments.out.name, out));
   FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.x, x, arguments.out, out));
-  if (arguments.backward) FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.side, side, arguments.out, out));
+  if (arguments.backward) FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.y, y, arguments.out, out));
 
   request->backward = arguments.backward;
   request->log_softmax = arguments.log_softmax != 0;
@@ -204,7 +204,7 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   const int64_t in_bytes = dtype_info(arguments.x.dtype).element_bytes;
   put_operand(request, softmax_x, arguments.x.pointer, x, in_bytes);
   put_operand(request, softmax_out, arguments.out.pointer, out, dtype_info(arguments.out.dtype).element_bytes);
-  if (arguments.backward) put_operand(request, softmax_bias_or_y, arguments.side.pointer, side, in_bytes);
+  if (arguments.backward) put_operand(request, softmax_bias_or_y, arguments.y.pointer, y, in_bytes);
   if (arguments.mask == nullptr) return {};
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
   return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);

@@ -34,11 +34,11 @@ Status launch_split_row(const SoftmaxPlan& plan, flowk_stream stream) {
   return {};
 }
 
-template <class Rows, int kRow>
+template <class Terms, int kRow>
 Status launch_persistent_rows(const SoftmaxPlan& plan, flowk_stream stream) {
   LaunchConfig config = plan.launch;
-  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Rows, kRow>, &config));
-  return launch(persistent_rows<Rows, kRow>, config, stream, plan.config.as<PersistentRows>(), plan.params);
+  FLOWK_RETURN_IF_ERROR(limit_to_resident(persistent_rows<Terms, kRow>, &config));
+  return launch(persistent_rows<Terms, kRow>, config, stream, plan.config.as<PersistentRows>(), plan.params);
 }
 
 // Launches the kernel of row kRow of the table.
@@ -61,11 +61,9 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   else if constexpr (row.mechanism == SoftmaxKernel::rows_in_lanes)
     return start(rows_in_lanes<T, kRow>);
   else if constexpr (row.mechanism == SoftmaxKernel::split_row)
-    return launch_split_row<std::conditional_t<row.backward, SplitGradients<T>, SplitScores<T>>, kRow>(plan, stream);
+    return launch_split_row<SplitTerms<T, row.backward>, kRow>(plan, stream);
   else if constexpr (row.mechanism == SoftmaxKernel::persistent_rows)
-    return launch_persistent_rows<
-        std::conditional_t<row.backward, PersistentGradient<T, row.max_vectors>, PersistentSoftmax<T, row.max_vectors>>,
-        kRow>(plan, stream);
+    return launch_persistent_rows<Terms, kRow>(plan, stream);
   else
     return start_with(two_pass_row<std::conditional_t<row.backward, Terms, SoftmaxTerms<T, SoftmaxMask::bias>>, kRow>,
                       plan.config.as<TwoPassRow>());

@@ -8,80 +8,74 @@
 
 namespace flowk::softmax {
 
-// y(row, j) = exp(z(row, j) - max) / sum over i of exp(z(row, i) - max), z = scale * x.
-template <class Input, int kBatch>
-struct PersistentSoftmax {
-  using T = Input;
+// What the threads of a cluster hold of the coming row and of the leaving one: softmax, y(row, j) = exp(z(row, j) -
+// max) / sum over i of exp(z(row, i) - max), z = scale * x.
+template <class Terms, int kBatch>
+struct PersistentResults {
+  using T = typename Terms::T;
   using A = ComputeType<T>;
-  using Scale = ScoreScale<T, SoftmaxMask::none>;
-  using Row = PersistentRow<T, false, kBatch>;
-  static constexpr bool is_backward = false;
-  static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 1;
+  using Scale = ScoreScale<T, Terms::mask>;
+  static constexpr int width = Terms::width;
   static constexpr bool keeps_exponentials = !is_float16<T>;
 
+  const SoftmaxParams& params;
   bool log_softmax;
   int lane;
-  A maximum;  // the warp's running maximum when the lane's batch was taken
-  RunningSum<T, SoftmaxMask::none> running;
+  A maximum = 0;  // the warp's running maximum when the lane's batch was taken
+  typename Terms::Partial partial;
   ThreadSum<T, 2> sum;  // of pairs of exponentials
   // The exponents' reference is raised when a score exceeds `limit` = reference + slack. 16-bit exponentials may grow
   // to 2^8; a float32 one above 1 would lose its last bits.
   A slack, limit;
-  A outer, sent_outer;
   RowPartial<T> row;  // the leaving row
   ResultFactors<T> result;
   A factor_max;  // the reference of result.factor
 
-  __device__ __forceinline__ PersistentSoftmax(const SoftmaxParams& params, int warp_lane)
-      : log_softmax(params.log_softmax),
+  __device__ __forceinline__ PersistentResults(const SoftmaxParams& of, int warp_lane)
+      : params(of),
+        log_softmax(of.log_softmax),
         lane(warp_lane),
-        maximum(0),
-        running{exponent_scale<T, SoftmaxMask::none>(params)},
-        slack(keeps_exponentials || params.log_softmax ? A{0} : A{8} / running.scale) {}
+        partial(Terms::begin(of)),
+        slack(keeps_exponentials || of.log_softmax ? A{0} : A{8} / partial.scale) {}
 
-  __device__ __forceinline__ Scale to_row_exponent() const {
-    return {row.max == negative_infinity<A>() ? A{0} : row.max, running.scale};
-  }
-  __device__ __forceinline__ void begin(const Row& coming) {
-    running.max = limit = negative_infinity<A>();
-    running.sum = 0;
+  __device__ __forceinline__ Scale to_row_exponent() const { return Terms::exponents(params, row.max); }
+  __device__ __forceinline__ void begin() {
+    partial.max = limit = negative_infinity<A>();
+    partial.sum = 0;
     sum = {};
-    outer = coming.has_outer ? coming.outer_of(coming.x) : negative_infinity<A>();
   }
   // The lane that holds the maximum of batch n of row `index`.
   static __device__ __forceinline__ int lane_of(int index, int n) { return (index & 1) * max_persistent_batches + n; }
   // `largest` is the warp's.
   __device__ __forceinline__ void raise(A largest) {
     if (!(largest > limit)) return;
-    running.sum += sum.total();
+    partial.sum += sum.total();
     sum = {};
-    running.raise(largest);
+    partial.raise(largest);
     limit = largest + slack;
   }
   // Takes batch n of the coming row. Its exponentials, if they are kept, overwrite x at vector_at(i).
   template <class VectorAt>
-  __device__ __forceinline__ void take(unsigned vectors, int index, int n, uint4 (&x)[num_inputs][batch],
-                                       VectorAt vector_at) {
-    if (vectors != (1u << batch) - 1) {
+  __device__ __forceinline__ void take(unsigned vectors, int index, int n, uint4 (&x)[kBatch][1], VectorAt vector_at) {
+    if (vectors != (1u << kBatch) - 1) {
 #pragma unroll
-      for (int i = 0; i < batch; ++i)
-        if ((vectors >> i & 1) == 0) x[0][i] = negative_infinity_vector<T>();
+      for (int i = 0; i < kBatch; ++i)
+        if ((vectors >> i & 1) == 0) x[i][0] = Terms::masked_vector(params, 0);
     }
     VectorMax<T> largest;
 #pragma unroll
-    for (int i = 0; i < batch; ++i) largest.take(x[0][i]);
+    for (int i = 0; i < kBatch; ++i) largest.take(x[i][0]);
     raise(max_over_lanes(largest.largest(), 32));
-    const Scale to_exponent = running.to_exponent();
-    if (keeps_exponentials && lane == lane_of(index, n)) maximum = running.max;
+    const Scale to_exponent = partial.to_exponent();
+    if (keeps_exponentials && lane == lane_of(index, n)) maximum = partial.max;
     const auto add = [&](auto kind) {
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
+      for (int i = 0; i < kBatch; ++i) {
         A p[width];
-        widen_vector<T>(x[0][i], p);
+        widen_vector<T>(x[i][0], p);
 #pragma unroll
         for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
-        if constexpr (keeps_exponentials)
-          if constexpr (decltype(kind)::value) *vector_at(i) = narrow_vector<T>(p);
+        if constexpr (decltype(kind)::value) *vector_at(i) = narrow_vector<T>(p);
         take_pairs(p);
       }
     };
@@ -99,19 +93,14 @@ struct PersistentSoftmax {
       sum.take(values);
     }
   }
-  __device__ __forceinline__ void send(const PersistentExchange<T>& exchange, int index) {
-    raise(max_over_lanes(outer, 32));
-    sum.take_one(exponential<T>(running.to_exponent()(outer)));
-    sent_outer = outer;
-    exchange.send({running.max, sum_over_lanes(running.sum + sum.total(), 32)}, index, combine(exchange));
+  // The warp's partial result of the coming row, with each lane's outer column.
+  __device__ __forceinline__ RowPartial<T> end(const A (&outer)[1]) {
+    raise(max_over_lanes(outer[0], 32));
+    sum.take_one(exponential<T>(partial.to_exponent()(outer[0])));
+    return {partial.max, sum_over_lanes(partial.sum + sum.total(), 32)};
   }
-  __device__ __forceinline__ auto combine(const PersistentExchange<T>& exchange) const {
-    return [lane = exchange.cluster.lane, scale = running.scale](const RowPartial<T>* parts, int num_partials) {
-      return combine_partials<T, SoftmaxMask::none>(parts, num_partials, lane, scale);
-    };
-  }
-  __device__ __forceinline__ void receive(const PersistentExchange<T>& exchange, int index) {
-    row = exchange.receive(index, combine(exchange));
+  __device__ __forceinline__ void begin_leaving(const RowPartial<T>& leaving) {
+    row = leaving;
     result = {log_softmax, row.sum, to_row_exponent().log_factor()};
     factor_max = row.max;
   }
@@ -119,55 +108,45 @@ struct PersistentSoftmax {
   __device__ __forceinline__ void find_factor(A max) {
     if (max == factor_max) return;
     factor_max = max;
-    result.factor = factor_of_exponentials<T, SoftmaxMask::none>(max, to_row_exponent(), row.sum);
+    result.factor = factor_of_exponentials<T, Terms::mask>(max, to_row_exponent(), row.sum);
   }
   // Stores the results of batch n of the leaving row, from exponentials if they were kept.
-  __device__ __forceinline__ void leave(unsigned vectors, int index, int n, const uint4 (&x)[num_inputs][batch],
-                                        bool is_unmasked, unsigned char* out) {
+  __device__ __forceinline__ void leave(unsigned vectors, int index, int n, const uint4 (&x)[kBatch][1], bool is_held,
+                                        unsigned char* out) {
     const Scale to_exponent = to_row_exponent();
     if (keeps_exponentials && !log_softmax)
-      find_factor(is_unmasked ? __shfl_sync(0xffffffffu, maximum, lane_of(index, n)) : row.max);
+      find_factor(is_held ? __shfl_sync(0xffffffffu, maximum, lane_of(index, n)) : row.max);
     const auto store = [&](auto kind) {
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
+      for (int i = 0; i < kBatch; ++i) {
         A y[width];
-        vector_results<decltype(kind)::value>(x[0][i], to_exponent, result, y);
+        vector_results<decltype(kind)::value>(x[i][0], to_exponent, result, y);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, y);
       }
     };
-    constexpr HeldAs held_as = keeps_exponentials ? HeldAs::exponentials : HeldAs::scores;
     if (log_softmax)
       store(std::integral_constant<HeldAs, HeldAs::scores_for_logarithms>());
-    else if (held_as == HeldAs::exponentials && is_unmasked)
-      store(std::integral_constant<HeldAs, held_as>());
+    else if (keeps_exponentials && is_held)
+      store(std::integral_constant<HeldAs, HeldAs::exponentials>());
     else
       store(std::integral_constant<HeldAs, HeldAs::scores>());
   }
-  __device__ __forceinline__ void leave_outer(const Row& leaving) const {
-    if (!leaving.has_outer) return;
-    const Scale to_exponent = to_row_exponent();
-    const A difference = to_exponent.difference(sent_outer);
-    leaving.store_outer(log_softmax ? difference * result.factor + result.term
-                                    : exponential<T>(to_exponent.exponent(difference)) *
-                                          ResultFactors<T>(false, row.sum, A{0}).factor);
-  }
 };
 
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); log_softmax: see flowk.h.
+// The gradient, dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); log_softmax: see
+// flowk.h.
 template <class Input, int kBatch>
-struct PersistentGradient {
+struct PersistentResults<GradientTerms<Input>, kBatch> {
   using T = Input;
   using A = ComputeType<T>;
-  using Row = PersistentRow<T, true, kBatch>;
-  static constexpr bool is_backward = true, keeps_exponentials = false;
-  static constexpr int batch = kBatch, width = vector_width<T>, num_inputs = 2;
-
   using Terms = GradientTerms<T>;
-  const SoftmaxParams& params;
-  A sum, row_sum;
-  A outer[num_inputs], sent_outer[num_inputs];
+  static constexpr int num_inputs = Terms::num_inputs;
 
-  __device__ __forceinline__ PersistentGradient(const SoftmaxParams& of, int) : params(of) {}
+  const SoftmaxParams& params;
+  typename Terms::Partial partial;
+  RowPartial<T> row;  // the leaving row
+
+  __device__ __forceinline__ PersistentResults(const SoftmaxParams& of, int) : params(of) {}
   // Calls use(terms) with a constant kind of softmax.
   template <class Use>
   __device__ __forceinline__ void with_terms(Use use) const {
@@ -176,50 +155,32 @@ struct PersistentGradient {
     else
       use(Terms(params, false));
   }
-  __device__ __forceinline__ void begin(const Row& coming) {
-    sum = outer[0] = 0;
-    outer[1] = Terms::masked_element(params, 1);
-    if (!coming.has_outer) return;
-    outer[0] = coming.outer_of(coming.x);
-    outer[1] = coming.outer_of(coming.second);
-  }
+  __device__ __forceinline__ void begin() { partial = {}; }
   template <class VectorAt>
-  __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], VectorAt) {
+  __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], VectorAt) {
     with_terms([&](const Terms& terms) {
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const A term = terms.vector_term(x[0][i], x[1][i]);
-        if (vectors >> i & 1) sum += term;
+      for (int i = 0; i < kBatch; ++i) {
+        const A term = terms.vector_term(x[i][0], x[i][1]);
+        if (vectors >> i & 1) partial.sum += term;
       }
     });
   }
-  __device__ __forceinline__ void send(const PersistentExchange<T>& exchange, int index) {
-    sum += Terms(params).term(outer);
-    sent_outer[0] = outer[0];
-    sent_outer[1] = outer[1];
-    exchange.send({A{0}, sum_over_lanes(sum, 32)}, index, combine(exchange));
+  __device__ __forceinline__ RowPartial<T> end(const A (&outer)[num_inputs]) {
+    Terms(params).take(outer, &partial);
+    return {A{0}, sum_over_lanes(partial.sum, 32)};
   }
-  static __device__ __forceinline__ auto combine(const PersistentExchange<T>& exchange) {
-    return [lane = exchange.cluster.lane](const RowPartial<T>* parts, int num_partials) {
-      return RowPartial<T>{A{0}, sum_partials(parts, num_partials, lane)};
-    };
-  }
-  __device__ __forceinline__ void receive(const PersistentExchange<T>& exchange, int index) {
-    row_sum = static_cast<A>(exchange.receive(index, combine(exchange)).sum);
-  }
-  __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[num_inputs][batch], bool,
+  __device__ __forceinline__ void begin_leaving(const RowPartial<T>& leaving) { row = leaving; }
+  __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], bool,
                                         unsigned char* out) const {
     with_terms([&](const Terms& terms) {
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        A dx[width];
-        terms.vector_results(x[0][i], x[1][i], row_sum, dx);
+      for (int i = 0; i < kBatch; ++i) {
+        A dx[Terms::width];
+        terms.vector_results(x[i][0], x[i][1], static_cast<A>(row.sum), dx);
         if (vectors >> i & 1) store_values<T>(out + i * thread_step_bytes, dx);
       }
     });
-  }
-  __device__ __forceinline__ void leave_outer(const Row& leaving) const {
-    if (leaving.has_outer) leaving.store_outer(Terms(params).result(sent_outer[0], sent_outer[1], row_sum));
   }
 };
 
@@ -232,19 +193,19 @@ struct PersistentGradient {
 // If a row does not fit the ring, held_batches of it are held. The other twice_read = row_batches - held_batches are
 // loaded and taken first, and loaded again, from L2, after those that are held. A row then takes row_batches +
 // twice_read batches of the ring: all except the last twice_read are taken, all except the first twice_read are stored.
-template <class Rows, int kRow>
+template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     persistent_rows(const __grid_constant__ GridConstant<PersistentRows> mechanism,
                     const __grid_constant__ GridConstant<SoftmaxParams> params) {
   if constexpr (is_below_sm_90) return;
   launch_dependent_grids();
-  using T = typename Rows::T;
-  using Row = typename Rows::Row;
-  using Position = RingPosition<Rows::num_inputs, Rows::batch>;
-  constexpr int batch = Rows::batch, num_inputs = Rows::num_inputs;
+  constexpr int batch = softmax_kernels[kRow].max_vectors, num_inputs = Terms::num_inputs;
+  using A = typename Terms::A;
+  using Row = PersistentRow<Terms, batch>;
+  using Position = RingPosition<num_inputs, batch>;
   constexpr int batch_bytes = batch * thread_step_bytes;  // of a row's memory
   const RowThreads group = row_threads(params);
-  const PersistentExchange<T> exchange(group);
+  const PersistentExchange<Terms> exchange(params, group);
   const int lane = static_cast<int>(threadIdx.x);
   const int batches = mechanism.row_batches, held = mechanism.held_batches;
   const int twice_read = batches - held, lag = mechanism.ring_batches - held;
@@ -277,8 +238,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     load_linear += linear_step;
     loading = Row(params, batches, load_linear, group.rank, lane);
   };
-  Rows rows(params, group.lane);
+  PersistentResults<Terms, batch> results(params, group.lane);
+  A outer[num_inputs], taken_outer[num_inputs];
   Row taking = loading, taken = loading;
+  const auto begin = [&] {
+    results.begin();
+    taking.load_outer(params, outer);
+  };
   Position take_position = {ring}, leave_position = {ring};
   const auto load_next = [&] {
     load(leave_position);
@@ -291,18 +257,17 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (take_index >= num_indices) return;
     wait_for_groups(pending);
     const int n = batch_of(take_at);
-    uint4 x[num_inputs][batch];
-#pragma unroll
-    for (int k = 0; k < num_inputs; ++k)
-#pragma unroll
-      for (int i = 0; i < batch; ++i) x[k][i] = *take_position.vector(k, i);
-    rows.take(taking.vectors_of(n), take_index, n, x, [&](int i) { return take_position.vector(0, i); });
+    uint4 x[batch][num_inputs];
+    take_position.read(x);
+    results.take(taking.vectors_of(n), take_index, n, x, [&](int i) { return take_position.vector(0, i); });
     take_position.advance(ring_end, ring_bytes);
     if (++take_at < batches) return;
-    rows.send(exchange, take_index);
+    exchange.send(results.end(outer), take_index);
     ++take_index;
     take_at = 0;
     taken = taking;
+#pragma unroll
+    for (int k = 0; k < num_inputs; ++k) taken_outer[k] = outer[k];
     if (reads_twice) {
 #pragma unroll 1
       for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
@@ -310,9 +275,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     } else {
       taking = loading;
     }
-    rows.begin(taking);
+    begin();
   };
-  rows.begin(taking);
+  begin();
 #pragma unroll 1
   for (int i = 0; i < twice_read; ++i) {
     take(mechanism.ring_batches - 1);
@@ -324,19 +289,17 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll 1
   for (int i = 0; i < num_indices; ++i) {
     const Row leaving = taken;
-    rows.receive(exchange, i);
-    rows.leave_outer(leaving);
+    const RowPartial<typename Terms::T> row = exchange.receive(i);
+    results.begin_leaving(row);
+    if (leaving.has_outer) leaving.store_outer(Terms(params).finish(params, row).of(taken_outer));
     unsigned char* out = leaving.out;
 #pragma unroll 1
     for (int n = 0; n < batches + twice_read; ++n, out += batch_bytes) {
       if (n < batches) {
         if (n >= held) wait_for_groups(mechanism.ring_batches - 1);
-        uint4 x[num_inputs][batch];
-#pragma unroll
-        for (int k = 0; k < num_inputs; ++k)
-#pragma unroll
-          for (int j = 0; j < batch; ++j) x[k][j] = *leave_position.vector(k, j);
-        rows.leave(leaving.vectors_of(n), i, n, x, n < held, out);
+        uint4 x[batch][num_inputs];
+        leave_position.read(x);
+        results.leave(leaving.vectors_of(n), i, n, x, n < held, out);
       }
       load_next();
       const int take_step = n - twice_read + ahead;  // of the next row, if some batches are read twice

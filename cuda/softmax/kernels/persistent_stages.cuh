@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "softmax/kernels/softmax_reduce.cuh"
+#include "softmax/kernels/softmax_terms.cuh"
 
 namespace flowk::softmax {
 
@@ -13,8 +13,10 @@ constexpr int persistent_warps = persistent_threads / 32;
 constexpr int thread_step_bytes = persistent_threads * vector_bytes;  // between a thread's vectors
 
 // A thread's part of a row: vectors `begin`, 0 or 1, to `end`, and at most one outer column.
-template <class T, bool kBackward, int kBatch>
+template <class Terms, int kBatch>
 struct PersistentRow {
+  using T = typename Terms::T;
+  using A = ComputeType<T>;
   const unsigned char* x;       // of vector 0; backward: dy
   const unsigned char* second;  // backward: y; else x
   unsigned char* out;
@@ -26,13 +28,13 @@ struct PersistentRow {
 
   __device__ __forceinline__ PersistentRow(const SoftmaxParams& params, int row_batches, int64_t linear, int rank,
                                            int lane) {
-    const SoftmaxRow row = locate_row<SoftmaxMask::none, kBackward>(params, linear, false);
+    const SoftmaxRow row = locate_row<Terms::mask, Terms::is_backward>(params, linear, false);
     const RowVectors vectors = row_vectors<T>(params, row);
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, rank, lane);
     const int first_bytes = head_bytes + own.first * vector_bytes;
     x = row.x + first_bytes;
-    second = kBackward ? row.bias_or_y + first_bytes : x;
+    second = Terms::is_backward ? row.bias_or_y + first_bytes : x;
     out = row.out + first_bytes;
     begin = own.first >= 0 ? 0 : 1;
     end = (own.end - own.first + persistent_threads - 1) / persistent_threads;
@@ -49,10 +51,14 @@ struct PersistentRow {
     for (int i = 0; i < kBatch; ++i) bits |= (n * kBatch + i >= begin && n * kBatch + i < end ? 1u : 0u) << i;
     return bits;
   }
-  __device__ __forceinline__ ComputeType<T> outer_of(const unsigned char* vectors) const {
-    return widen(*reinterpret_cast<const T*>(vectors + outer_bytes));
+  __device__ __forceinline__ void load_outer(const SoftmaxParams& params, A (&inputs)[Terms::num_inputs]) const {
+#pragma unroll
+    for (int k = 0; k < Terms::num_inputs; ++k) {
+      inputs[k] = Terms::masked_element(params, k);
+      if (has_outer) inputs[k] = widen(*reinterpret_cast<const T*>((k == 0 ? x : second) + outer_bytes));
+    }
   }
-  __device__ __forceinline__ void store_outer(ComputeType<T> value) const {
+  __device__ __forceinline__ void store_outer(A value) const {
     *reinterpret_cast<T*>(out + outer_bytes) = convert<T>(value);
   }
 };
@@ -75,13 +81,16 @@ __device__ __forceinline__ void wait_for_groups(int pending) {
 // only after it has received row i, by a barrier at which every lane of the first warp arrives after it has read the
 // partial results of row i. And a block sends row i + 2 only after it has received row i + 1 from all blocks, each of
 // which sent it when all its warps had received row i.
-template <class T>
+template <class Terms>
 struct PersistentExchange {
+  using T = typename Terms::T;
+  const SoftmaxParams& params;
   ExchangeBuffer<T> first;
   RowThreads block, cluster;  // of warps, and of blocks with a part each
 
-  __device__ __forceinline__ explicit PersistentExchange(const RowThreads& group)
-      : first(exchange_buffer<T>()),
+  __device__ __forceinline__ PersistentExchange(const SoftmaxParams& of, const RowThreads& group)
+      : params(of),
+        first(exchange_buffer<T>()),
         block{group.lane, 32, group.warp, persistent_warps, 0, 1},
         cluster{group.lane, 32, group.warp, 1, group.rank, group.blocks} {
     begin_exchange(of_cluster(0), cluster, persistent_exchanges, 32);
@@ -92,9 +101,10 @@ struct PersistentExchange {
   __device__ __forceinline__ ExchangeBuffer<T> of_cluster(int index) const {
     return exchange_buffer_at(exchange_buffer_at(first, block, persistent_exchanges), cluster, index & 1);
   }
-  // combine(partials, number) is their combination.
-  template <class Combine>
-  __device__ __forceinline__ void send(const RowPartial<T>& part, int index, [[maybe_unused]] Combine combine) const {
+  __device__ __forceinline__ RowPartial<T> merge(const RowPartial<T>* partials, int num_partials) const {
+    return Terms::merge(params, partials, num_partials, cluster.lane);
+  }
+  __device__ __forceinline__ void send(const RowPartial<T>& part, int index) const {
     if (cluster.lane == 0) partials_of_block(index)[block.warp] = part;
     if (!has_sm_90() || cluster.blocks == 1) return;
     if (index == 0) wait_for_cluster();
@@ -106,21 +116,20 @@ struct PersistentExchange {
     }
     FLOWK_SM90(simt::wait_at_named_barrier(persistent_threads),
                "barrier.cta.sync 1, %0;" ::"n"(persistent_threads) : "memory");
-    const RowPartial<T> together = combine(partials_of_block(index), persistent_warps);
+    const RowPartial<T> together = merge(partials_of_block(index), persistent_warps);
     const ExchangeBuffer<T> buffer = of_cluster(index);
     if (cluster.lane < cluster.blocks) buffer.send(cluster.lane, cluster.rank, together);
     buffer.barrier().arrive();
   }
-  template <class Combine>
-  __device__ __forceinline__ RowPartial<T> receive(int index, [[maybe_unused]] Combine combine) const {
+  __device__ __forceinline__ RowPartial<T> receive(int index) const {
     if (has_sm_90() && cluster.blocks > 1) {
       const ExchangeBuffer<T> buffer = of_cluster(index);
       buffer.barrier().wait(index >> 1 & 1);
       if (threadIdx.x == 0) buffer.barrier().expect(partial_bytes<T>(cluster));
-      return combine(buffer.values(), cluster.blocks);
+      return merge(buffer.values(), cluster.blocks);
     }
     __syncthreads();
-    return combine(partials_of_block(index), persistent_warps);
+    return merge(partials_of_block(index), persistent_warps);
   }
 };
 
@@ -135,6 +144,12 @@ struct RingPosition {
   }
   __device__ __forceinline__ uint4* vector(int input, int i) const {
     return reinterpret_cast<uint4*>(slot + (input * kBatch + i) * thread_step_bytes);
+  }
+  __device__ __forceinline__ void read(uint4 (&vectors)[kBatch][kInputs]) const {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+#pragma unroll
+      for (int k = 0; k < kInputs; ++k) vectors[i][k] = *vector(k, i);
   }
   // Starts to load the vectors of a batch that have a bit.
   __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors) const {

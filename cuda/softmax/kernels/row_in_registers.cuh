@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   A outer[num_inputs];
-  Terms::load_outer(params, row, outer_column, outer);
+  Terms::load_one(params, row, outer_column, outer);
 
   if constexpr (Terms::is_backward) {
     // At most two vectors per row contain an end of the interval.
@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       output.store_vector(out + i * own.step * out_bytes, dx);
     }
     if (outer_column >= 0)
-      output.store_column(row.out, outer_column, terms.outer_result(row, outer_column, outer, sum));
+      output.store_column(row.out, outer_column,
+                          typename Terms::Results{terms, sum}.of_column(row, outer_column, outer));
   } else {
     using E = RowValue<T>;
     constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;

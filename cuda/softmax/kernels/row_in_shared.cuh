@@ -77,19 +77,21 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                 Terms::masked_result(params));
   const int outer_column = outer_column_of<T>(params, row, vectors, group.rank, lane);
   A outer[num_inputs];
-  Terms::load_outer(params, row, outer_column, outer);
+  Terms::load_one(params, row, outer_column, outer);
   const auto column_of = [&](int n) { return vectors.head + own.at(n) * width; };
 
+  const Terms terms(params);
+  typename Terms::Partial partial = Terms::begin(params);
+  terms.take(outer, &partial);
+  [[maybe_unused]] A maxima[num_stages];  // the running maximum of each stage
+  constexpr bool keeps_exponentials = !Terms::is_backward && !is_float16<T>;
+  // Only a thread's first and last vector can contain an end of the interval.
   if constexpr (Terms::is_backward) {
-    const Terms terms(params);
-    // Only a thread's first and last vector can contain an end of the interval.
-    A sum = terms.term(outer);
 #pragma unroll
-    for (int n = 0; n < kHeld; ++n) {
+    for (int n = 0; n < kHeld; ++n)
       if (params.interval.exists && (n == 0 || n == num - 1) && is_held(n))
         Terms::cut(params, row, column_of(n), &held[n][0], &held[n][1]);
-      sum += terms.vector_term(held[n][0], held[n][1]);
-    }
+    terms.take(held, &partial);
 #pragma unroll
     for (int stage = 1; stage < num_stages; ++stage) {
       const int begin = stage_end[stage - 1], end = stage_end[stage];
@@ -97,24 +99,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (params.interval.exists && begin < end && end == num)
         Terms::cut(params, row, column_of(num - 1), slot(num - 1, 0), slot(num - 1, 1));
 #pragma unroll 2
-      for (int n = begin; n < end; ++n) sum += terms.vector_term(*slot(n, 0), *slot(n, 1));
+      for (int n = begin; n < end; ++n) partial.sum += terms.vector_term(*slot(n, 0), *slot(n, 1));
     }
-    sum = sum_row(buffer, group, sum_over_lanes(sum, 32));
-    const auto store_vector = [&](int n, const uint4& dy, const uint4& y) {
-      A dx[width];
-      terms.vector_results(row, column_of(n), dy, y, sum, dx);
-      store_values<T>(out + static_cast<int64_t>(n) * step_bytes, dx);
-    };
-#pragma unroll
-    for (int n = 0; n < kHeld; ++n)
-      if (is_held(n)) store_vector(n, held[n][0], held[n][1]);
-#pragma unroll 2
-    for (int n = kHeld; n < num; ++n) store_vector(n, *slot(n, 0), *slot(n, 1));
-    if (outer_column >= 0) store_element<T>(row.out, outer_column, terms.outer_result(row, outer_column, outer, sum));
   } else {
-    constexpr bool keeps_exponentials = !is_float16<T>;
-    // Only a thread's first and last vector can contain an end of the interval; with a dense mask the ends are added to
-    // the mask's bytes.
+    // With a dense mask the ends of the interval are added to the mask's bytes.
     const bool changes_x = has_dense || params.negates_x;
     [[maybe_unused]] const auto cut_dense = [&](auto& dense, int n) {
       if (!params.interval.exists) return;
@@ -142,10 +130,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (stores_exponentials) *vector = narrow_vector<T>(p);
       sum->take(p);
     };
-    RunningSum<T, Terms::mask> running{exponent_scale<T, Terms::mask>(params)};
-    running.raise(outer[0]);
-    running.sum = exponential<T>(running.to_exponent()(outer[0]));
-    A maxima[num_stages];  // the running maximum of each stage
     {
       if constexpr (has_dense) cut_dense(held_dense, 0);
       VectorMax<T> largest;
@@ -155,13 +139,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           mask(&held[n][0], n, held_dense[n]);
         largest.take(held[n][0]);
       }
-      running.raise(largest.largest());
-      const ScoreScale<T, Terms::mask> to_exponent = running.to_exponent();
-      maxima[0] = running.max;
+      partial.raise(largest.largest());
+      const ScoreScale<T, Terms::mask> to_exponent = partial.to_exponent();
+      maxima[0] = partial.max;
       ThreadSum<T> sum;
 #pragma unroll
       for (int n = 0; n < kHeld; ++n) take(&held[n][0], to_exponent, &sum);
-      running.sum += sum.total();
+      partial.sum += sum.total();
     }
 #pragma unroll
     for (int stage = 1; stage < num_stages; ++stage) {
@@ -201,9 +185,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll 4
         for (int n = begin; n < end; ++n) largest.take(*slot(n));
       }
-      running.raise(largest.largest());
-      const ScoreScale<T, Terms::mask> to_exponent = running.to_exponent();
-      maxima[stage] = running.max;
+      partial.raise(largest.largest());
+      const ScoreScale<T, Terms::mask> to_exponent = partial.to_exponent();
+      maxima[stage] = partial.max;
       ThreadSum<T> sum;
 #pragma unroll 2
       for (int n = begin; n < end; ++n) {
@@ -211,46 +195,56 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take(&vector, to_exponent, &sum);
         if (stores_exponentials) *slot(n) = vector;
       }
-      running.sum += sum.total();
+      partial.sum += sum.total();
     }
-
-    running.raise(max_over_lanes(running.max, 32));
-    const RowPartial<T> part = {running.max, sum_over_lanes(running.sum, 32)};
-    const RowPartial<T> total = combine_row<T, Terms::mask>(buffer, group, part, running.scale);
-    if (total.sum != total.sum)
-      return store_nan_columns<T, Terms::mask>(params, row, group.rank * threads + lane, row.columns,
-                                               threads * group.blocks);
-    const RowResults<T, Terms::mask> results(params, total);
-    const auto store = [&](auto kind) {
-      constexpr HeldAs held_as = decltype(kind)::value;
-      ResultFactors<T> factors = results.factors;
-      const auto store_vector = [&](unsigned char* address, const uint4& vector) {
-        A y[width];
-        vector_results<held_as>(vector, results.to_exponent, factors, y);
-        store_values<T>(address, y);
-      };
-#pragma unroll
-      for (int stage = 0; stage < num_stages; ++stage) {
-        if constexpr (held_as == HeldAs::exponentials)
-          factors.factor = factor_of_exponentials<T, Terms::mask>(maxima[stage], results.to_exponent, total.sum);
-        if (stage == 0) {
-#pragma unroll
-          for (int n = 0; n < kHeld; ++n)
-            if (is_held(n)) store_vector(out + n * step_bytes, held[n][0]);
-          continue;
-        }
-        const int begin = stage_end[stage - 1], end = stage_end[stage];
-        unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
-#pragma unroll 2
-        for (int n = begin; n < end; ++n, address += step_bytes) store_vector(address, *slot(n));
-      }
-    };
-    if (params.log_softmax)
-      store(std::integral_constant<HeldAs, HeldAs::scores_for_logarithms>());
-    else
-      store(std::integral_constant<HeldAs, keeps_exponentials ? HeldAs::exponentials : HeldAs::scores>());
-    if (outer_column >= 0) store_element<T>(row.out, outer_column, results.of(outer[0]));
   }
+
+  const RowPartial<T> total = terms.merge(buffer, group, partial);
+  if (terms.has_nan(total))
+    return store_nan_columns<T, Terms::mask>(params, row, group.rank * threads + lane, row.columns,
+                                             threads * group.blocks);
+  const auto results = terms.finish(params, total);
+  const auto store = [&](auto kind) {
+    constexpr HeldAs held_as = decltype(kind)::value;
+    // Exponentials of one stage have one factor.
+    constexpr int num_parts = held_as == HeldAs::exponentials ? num_stages : 2;
+    [[maybe_unused]] ResultFactors<T> factors;
+    if constexpr (!Terms::is_backward) factors = results.factors;
+    const auto store_vector = [&](unsigned char* address, int n, const uint4(&inputs)[num_inputs]) {
+      A values[width];
+      if constexpr (Terms::is_backward)
+        results.of_vector(row, column_of(n), inputs, values);
+      else
+        vector_results<held_as>(inputs[0], results.to_exponent, factors, values);
+      store_values<T>(address, values);
+    };
+#pragma unroll
+    for (int part = 0; part < num_parts; ++part) {
+      if constexpr (keeps_exponentials)
+        if constexpr (held_as == HeldAs::exponentials)
+          factors.factor = factor_of_exponentials<T, Terms::mask>(maxima[part], results.to_exponent, total.sum);
+      if (part == 0) {
+#pragma unroll
+        for (int n = 0; n < kHeld; ++n)
+          if (is_held(n)) store_vector(out + n * step_bytes, n, held[n]);
+        continue;
+      }
+      const int begin = stage_end[part - 1], end = part == num_parts - 1 ? num : stage_end[part];
+      unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
+#pragma unroll 2
+      for (int n = begin; n < end; ++n, address += step_bytes) {
+        uint4 inputs[num_inputs];
+#pragma unroll
+        for (int k = 0; k < num_inputs; ++k) inputs[k] = *slot(n, k);
+        store_vector(address, n, inputs);
+      }
+    }
+  };
+  if (!Terms::is_backward && params.log_softmax)
+    store(std::integral_constant<HeldAs, HeldAs::scores_for_logarithms>());
+  else
+    store(std::integral_constant<HeldAs, keeps_exponentials ? HeldAs::exponentials : HeldAs::scores>());
+  if (outer_column >= 0) store_element<T>(row.out, outer_column, results.of_column(row, outer_column, outer));
 }
 
 }  // namespace flowk::softmax

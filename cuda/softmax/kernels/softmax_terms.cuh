@@ -147,6 +147,14 @@ struct RowResults {
     return log_softmax ? difference * factors.factor + factors.term
                        : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
   }
+  __device__ __forceinline__ A of(const A (&inputs)[1]) const { return of(inputs[0]); }
+  __device__ __forceinline__ A of_column(const SoftmaxRow&, int, const A (&inputs)[1]) const { return of(inputs[0]); }
+  __device__ __forceinline__ void of_vector(const SoftmaxRow&, int, const uint4 (&inputs)[1],
+                                            A (&y)[vector_width<T>]) const {
+    widen_vector<T>(inputs[0], y);
+#pragma unroll
+    for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
+  }
 };
 
 // A vector's results from what is held of it: exponentials, which the factor is for, or scores.
@@ -164,16 +172,20 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
 }
 
 // ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; those of
-// masked columns are such that they add nothing to the row.
+// masked columns add nothing to the row. A thread takes inputs into its Partial; merge() is the row's RowPartial, from
+// the threads' partial results or from those of warps, blocks or slices; finish() gives what computes the results.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {
   using T = Input;
   using A = ComputeType<T>;
+  using Partial = RunningSum<T, kMask>;
+  using Results = RowResults<T, kMask>;
   static constexpr SoftmaxMask mask = kMask;
   static constexpr bool is_backward = false;
-  static constexpr int num_inputs = 1;
+  static constexpr int num_inputs = 1, width = vector_width<T>;
 
+  __device__ __forceinline__ explicit SoftmaxTerms(const SoftmaxParams&) {}
   // Scores relative to a row's largest; 0 if all are -infinity.
   static __device__ __forceinline__ ScoreScale<T, kMask> exponents(const SoftmaxParams& params, A largest) {
     return {largest == negative_infinity<A>() ? A{0} : largest, exponent_scale<T, kMask>(params)};
@@ -181,14 +193,70 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ uint4 masked_vector(const SoftmaxParams&, int) {
     return negative_infinity_vector<T>();
   }
+  static __device__ __forceinline__ A masked_element(const SoftmaxParams&, int) { return negative_infinity<A>(); }
   static __device__ __forceinline__ A masked_result(const SoftmaxParams& params) {
     return params.log_softmax ? negative_infinity<A>() : A{0};
   }
-  // The inputs of an outer column, or of a masked one if it is -1.
-  static __device__ __forceinline__ void load_outer(const SoftmaxParams& params, const SoftmaxRow& row, int column,
-                                                    A (&inputs)[num_inputs]) {
+  // The inputs of a column; those of a masked one if it is masked, or -1.
+  static __device__ __forceinline__ void load_one(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                  A (&inputs)[num_inputs]) {
     inputs[0] = negative_infinity<A>();
     if (column >= 0 && is_unmasked<kMask>(row, column)) inputs[0] = load_score<T, kMask>(params, row, column);
+  }
+  // Masks columns of the vector at `column`, and negates its scores if the scale is negative.
+  static __device__ __forceinline__ void prepare(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                 uint4 (&inputs)[num_inputs], const DenseWords<width>& dense) {
+    if (params.negates_x) negate_vector<T>(&inputs[0]);
+    if (params.interval.exists && (column < row.begin || column + width > row.end))
+      select_interval<T>(&inputs[0], column, row.begin, row.end, negative_infinity_vector<T>());
+    if (params.dense != nullptr) mask_vector<T>(&inputs[0], dense);
+  }
+
+  static __device__ __forceinline__ Partial begin(const SoftmaxParams& params) {
+    return {exponent_scale<T, kMask>(params)};
+  }
+  static __device__ __forceinline__ void take(const A (&inputs)[num_inputs], Partial* partial) {
+    partial->raise(inputs[0]);
+    partial->sum += exponential<T>(partial->to_exponent()(inputs[0]));
+  }
+  template <int kCount>
+  static __device__ __forceinline__ void take(const uint4 (&inputs)[kCount][num_inputs], Partial* partial) {
+    VectorMax<T> largest;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) largest.take(inputs[i][0]);
+    partial->raise(largest.largest());
+    const ScoreScale<T, kMask> to_exponent = partial->to_exponent();
+    ThreadSum<T> sum;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      A p[width];
+      widen_vector<T>(inputs[i][0], p);
+#pragma unroll
+      for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+      sum.take(p);
+    }
+    partial->sum += sum.total();
+  }
+  static __device__ __forceinline__ void take(const RowPartial<T>& other, Partial* partial) {
+    partial->raise(other.max);
+    if (other.sum == RowValue<T>{0}) return;
+    const ScoreScale<T, kMask> to_exponent(other.max, partial->scale);
+    partial->sum += other.sum * exponential<T>(to_exponent.to_reference(partial->to_exponent().reference));
+  }
+  // Of whole warps.
+  static __device__ __forceinline__ RowPartial<T> merge(const ExchangeBuffer<T>& buffer, const RowThreads& group,
+                                                        Partial partial) {
+    partial.raise(max_over_lanes(partial.max, 32));
+    return combine_row<T, kMask>(buffer, group, {partial.max, sum_over_lanes(partial.sum, 32)}, partial.scale);
+  }
+  static __device__ __forceinline__ RowPartial<T> merge(const SoftmaxParams& params, const RowPartial<T>* parts,
+                                                        int num_partials, int lane) {
+    return combine_partials<T, kMask>(parts, num_partials, lane, exponent_scale<T, kMask>(params));
+  }
+  // In a row with an unmasked NaN all results of unmasked columns are NaN.
+  static __device__ __forceinline__ bool has_nan(const RowPartial<T>& row) { return row.sum != row.sum; }
+  static __device__ __forceinline__ Results finish(const SoftmaxParams& params, const RowPartial<T>& row) {
+    return {params, row};
   }
 };
 
@@ -200,6 +268,26 @@ struct GradientTerms {
   static constexpr SoftmaxMask mask = SoftmaxMask::none;
   static constexpr bool is_backward = true;
   static constexpr int num_inputs = 2, width = vector_width<T>;
+  // A thread's sum of its columns' terms.
+  struct Partial {
+    A sum = 0;
+  };
+  // A row's gradients from its sum.
+  struct Results {
+    GradientTerms terms;
+    A sum;
+    __device__ __forceinline__ A of(const A (&inputs)[num_inputs]) const {
+      return terms.result(inputs[0], inputs[1], sum);
+    }
+    __device__ __forceinline__ A of_column(const SoftmaxRow& row, int column, const A (&inputs)[num_inputs]) const {
+      return is_unmasked<mask>(row, column) ? of(inputs) : A{0};
+    }
+    __device__ __forceinline__ void of_vector(const SoftmaxRow& row, int column, const uint4 (&inputs)[num_inputs],
+                                              A (&dx)[width]) const {
+      terms.vector_results(inputs[0], inputs[1], sum, dx);
+      clear_masked(row, column, sum, dx);
+    }
+  };
   bool log_softmax;
   A scale;
 
@@ -216,8 +304,8 @@ struct GradientTerms {
     return input == 1 && params.log_softmax ? negative_infinity<A>() : A{0};
   }
   static __device__ __forceinline__ A masked_result(const SoftmaxParams&) { return 0; }
-  static __device__ __forceinline__ void load_outer(const SoftmaxParams& params, const SoftmaxRow& row, int column,
-                                                    A (&inputs)[num_inputs]) {
+  static __device__ __forceinline__ void load_one(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                  A (&inputs)[num_inputs]) {
     inputs[0] = masked_element(params, 0);
     inputs[1] = masked_element(params, 1);
     if (column < 0 || !is_unmasked<mask>(row, column)) return;
@@ -230,6 +318,10 @@ struct GradientTerms {
     if (column >= row.begin && column + width <= row.end) return;
     select_interval<T>(dy, column, row.begin, row.end, masked_vector(params, 0));
     select_interval<T>(y, column, row.begin, row.end, masked_vector(params, 1));
+  }
+  static __device__ __forceinline__ void prepare(const SoftmaxParams& params, const SoftmaxRow& row, int column,
+                                                 uint4 (&inputs)[num_inputs], const DenseWords<width>&) {
+    if (params.interval.exists) cut(params, row, column, &inputs[0], &inputs[1]);
   }
 
   // A column's term of its row's sum, and its gradient from that sum.
@@ -245,10 +337,6 @@ struct GradientTerms {
       return scale * (dy - exp(y) * sum);
     else
       return scale * (dy - expf(y) * sum);
-  }
-  __device__ __forceinline__ A outer_result(const SoftmaxRow& row, int column, const A (&inputs)[num_inputs],
-                                            A sum) const {
-    return is_unmasked<mask>(row, column) ? result(inputs[0], inputs[1], sum) : A{0};
   }
 
   // The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
@@ -271,18 +359,38 @@ struct GradientTerms {
 #pragma unroll
     for (int j = 0; j < width; ++j) dx[j] = result(dx[j], probabilities[j], sum);
   }
-  // The same for the vector at `column` of a row with masked columns.
-  __device__ __forceinline__ void vector_results(const SoftmaxRow& row, int column, const uint4& dy, const uint4& y,
-                                                 A sum, A (&dx)[width]) const {
-    vector_results(dy, y, sum, dx);
-    clear_masked(row, column, sum, dx);
-  }
   // The gradients of masked columns are 0 for every sum.
   static __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A sum, A (&dx)[width]) {
     if (sum - sum == A{0}) return;
 #pragma unroll
     for (int j = 0; j < width; ++j)
       if (column + j < row.begin || column + j >= row.end) dx[j] = 0;
+  }
+
+  static __device__ __forceinline__ Partial begin(const SoftmaxParams&) { return {}; }
+  __device__ __forceinline__ void take(const A (&inputs)[num_inputs], Partial* partial) const {
+    partial->sum += term(inputs);
+  }
+  template <int kCount>
+  __device__ __forceinline__ void take(const uint4 (&inputs)[kCount][num_inputs], Partial* partial) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) partial->sum += vector_term(inputs[i][0], inputs[i][1]);
+  }
+  static __device__ __forceinline__ void take(const RowPartial<T>& other, Partial* partial) {
+    partial->sum += static_cast<A>(other.sum);
+  }
+  static __device__ __forceinline__ RowPartial<T> merge(const ExchangeBuffer<T>& buffer, const RowThreads& group,
+                                                        const Partial& partial) {
+    return {A{0}, sum_row(buffer, group, sum_over_lanes(partial.sum, group.lanes))};
+  }
+  static __device__ __forceinline__ RowPartial<T> merge(const SoftmaxParams&, const RowPartial<T>* parts,
+                                                        int num_partials, int lane) {
+    return {A{0}, sum_partials(parts, num_partials, lane)};
+  }
+  // A NaN in dy or y makes the sum NaN, and so each result.
+  static __device__ __forceinline__ bool has_nan(const RowPartial<T>&) { return false; }
+  __device__ __forceinline__ Results finish(const SoftmaxParams&, const RowPartial<T>& row) const {
+    return {*this, static_cast<A>(row.sum)};
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of rows of up to 2,048 columns that start and end anywhere: a block copies a segment of
+// Softmax and its gradient of rows of up to 1,280 columns that start and end anywhere: a block copies a segment of
 // whole rows to shared memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns,
 // and copies them out.
 #pragma once
@@ -183,7 +183,7 @@ struct SoftmaxUnits {
       units[i].widen(values + i * unit_columns);
     }
     if (has_bias) {
-      own.load_beside(own_mask, units);
+      own.load_same_columns(own_mask, units);
       own.clear_masked(params, staged, row, first_column, units, infinity_word<T>);
       const float scale = signed_scale<float>(params);
 #pragma unroll
@@ -298,16 +298,16 @@ struct GradientUnits : StagedGradient<T> {
 template <class T, SoftmaxMask kMask, int kRow>
 struct StagedTermsOf {
   static constexpr SoftmaxKernelRow row = softmax_kernels[kRow];
-  static constexpr int most = row.max_vectors, least = row.min_vectors;
+  static constexpr int max = row.max_vectors, min = row.min_vectors;
   static auto rows() {
     if constexpr (row.backward && row.unit_columns == 1)
-      return std::type_identity<GradientColumns<T, most, least>>();
+      return std::type_identity<GradientColumns<T, max, min>>();
     else if constexpr (row.backward)
-      return std::type_identity<GradientUnits<T, most, least>>();
+      return std::type_identity<GradientUnits<T, max, min>>();
     else if constexpr (row.unit_columns == 1)
-      return std::type_identity<SoftmaxColumns<T, most, least, kMask != SoftmaxMask::none>>();
+      return std::type_identity<SoftmaxColumns<T, max, min, kMask != SoftmaxMask::none>>();
     else
-      return std::type_identity<SoftmaxUnits<T, most, least, kMask>>();
+      return std::type_identity<SoftmaxUnits<T, max, min, kMask>>();
   }
 };
 template <class T, SoftmaxMask kMask, int kRow>

@@ -124,8 +124,8 @@ struct ThreadUnits {
     }
   }
 
-  // The same columns of another row in shared memory, from its column under the first unit's first one.
-  __device__ __forceinline__ void load_beside(const unsigned char* from, Unit<T> (&units)[kMax]) const {
+  // Loads the same columns of another row in shared memory; `from` is the column of the first unit's first one.
+  __device__ __forceinline__ void load_same_columns(const unsigned char* from, Unit<T> (&units)[kMax]) const {
     const bool is_aligned = (reinterpret_cast<uintptr_t>(from) & (unit_bytes<T> - 1)) == 0;
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// persistent_rows: when clusters stay for many long rows, and how much of a row their shared memory holds.
+// persistent_rows: decides whether clusters take many long rows one after the other, and finds how much of a row their
+// shared memory holds.
 #include <algorithm>
 #include <cstdint>
 
@@ -43,7 +44,7 @@ PersistentRing ring_of(const SoftmaxCall& call, const SoftmaxConfig& config) {
 
 }  // namespace
 
-// One cluster per group of multiprocessors, if the last wave of rows is at least 90 % full. A cluster cannot span
+// As many clusters as multiprocessors can hold, if the last wave of rows is at least 90 % full. A cluster cannot span
 // two GPCs, so one cluster less than that may be resident (H200: 15 of 8 blocks and 7 of 16 on 132 multiprocessors).
 SoftmaxConfig choose_persistent_rows(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   SoftmaxConfig config;

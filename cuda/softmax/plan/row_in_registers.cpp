@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_in_registers: how many vectors, threads and blocks hold a row, and what its kernel can be compiled without.
+// row_in_registers: chooses the vectors, threads and blocks that hold a row, and the simplest kernel that can do it.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -23,10 +23,10 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
 // Lanes of a row, by vectors per thread and blocks.
 struct Lanes {
   const SoftmaxCall& call;
-  int32_t least = min_lanes(call);
+  int32_t min_threads = min_lanes(call);
 
   int32_t operator()(int32_t vectors, int32_t blocks = 1) const {
-    return lanes_for(call.row_vectors, vectors, blocks, least);
+    return lanes_for(call.row_vectors, vectors, blocks, min_threads);
   }
 };
 
@@ -42,25 +42,26 @@ int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
 void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
   while (*blocks > 1 && lanes(*vectors, *blocks) <= min_cluster_threads) *blocks /= 2;
   if (*blocks > 1) return;
-  const auto slots = [&](int32_t n) { return int64_t{n} * lanes(n); };
-  const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * slots(n); };
+  const auto held = [&](int32_t n) { return int64_t{n} * lanes(n); };
+  const auto has_less_than = [&](int32_t n, int32_t percent) { return 100 * call.row_vectors < percent * held(n); };
   if (call.request.backward && *vectors == 2) {
     const bool misses_one = round_up(call.row_vectors, lanes(4)) < round_up(call.row_vectors, lanes(2));
     if (misses_one || has_less_than(2, fill_of_2_vectors)) *vectors = 4;
   }
   if (call.request.backward) return;
   // 4 that all threads have.
-  const bool fits_4 = slots(4) == call.row_vectors && slots(4) < slots(8);
+  const bool fits_4 = held(4) == call.row_vectors && held(4) < held(8);
   if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
     *vectors = 4;
-  else if (*vectors == 4 && slots(8) <= slots(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4))))
+  else if (*vectors == 4 && held(8) <= held(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4))))
     *vectors = 8;
 }
 
 // Threads per block if a row has a warp or less.
 int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
-  const int32_t least = call.is_power_of_2 || call.num_inputs == 2 ? min_short_row_threads : min_other_length_threads;
-  int32_t threads = block_threads_for(lanes, vectors * vector_bytes * call.num_inputs, least);
+  const int32_t min_threads =
+      call.is_power_of_2 || call.num_inputs == 2 ? min_short_row_threads : min_other_length_threads;
+  int32_t threads = block_threads_for(lanes, vectors * vector_bytes * call.num_inputs, min_threads);
   const int64_t all_threads = call.rows.num_rows * lanes, num_multiprocessors = call.device.num_multiprocessors;
   const int32_t few_blocks = call.num_inputs == 2 ? few_blocks_of_two_inputs : few_blocks_of_one_input;
   if (threads < few_rows_threads && all_threads < few_blocks * threads * num_multiprocessors)
@@ -69,8 +70,8 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
   return threads;
 }
 
-// Is one of two inputs in L2, or are columns of both masked? Threads then need more vectors to have as many loads in
-// flight.
+// Is one of two inputs in L2, or are columns of both masked? Threads then need more vectors, so that enough loads are
+// in flight.
 bool reads_less(const SoftmaxCall& call) {
   if (call.row_vectors < warp_lanes) return false;
   if (call.request.backward) return call.has_interval;

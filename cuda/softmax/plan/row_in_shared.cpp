@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_in_shared: how many vectors of a row are in registers, and the bytes of shared memory for the others.
+// row_in_shared: chooses the threads and blocks of a row, and finds the bytes of shared memory that its vectors need.
 #include <algorithm>
 #include <cstdint>
 

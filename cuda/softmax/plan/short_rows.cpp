@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rows_by_vectors and rows_in_lanes: short rows of whole vectors that lie one after the other.
+// rows_by_vectors and rows_in_lanes take short rows of whole vectors that lie one after the other: chooses their
+// threads per row.
 #include <algorithm>
 #include <cstdint>
 
@@ -41,7 +42,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsByVect
          config.lanes_per_row <= 8 && call.row_vectors == config.lanes_per_row;
 }
 
-// The fewest lanes, but two for rows of 3 and 4 vectors.
+// The fewest threads that hold a row, but two for rows of 3 and 4 vectors.
 SoftmaxConfig choose_rows_in_lanes(const SoftmaxCall& call) {
   SoftmaxConfig config;
   constexpr int32_t max_vectors = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about a request that mechanisms are chosen by.
+// Derives the facts about a request that the choice of a mechanism depends on.
 #include "softmax/plan/softmax_call.h"
 
 #include <algorithm>

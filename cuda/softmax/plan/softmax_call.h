@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request with the facts about it that mechanisms are chosen by.
+// SoftmaxCall has a request and the facts about it that the choice of a mechanism depends on.
 #pragma once
 
 #include "core/device.h"

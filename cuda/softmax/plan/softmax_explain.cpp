@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan of softmax in words.
+// explain_softmax() writes a plan in words.
 #include "core/dtype.h"
 #include "core/text_writer.h"
 #include "softmax/softmax.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One module per mechanism, plan/MECHANISM.cpp: choose_MECHANISM() suggests a config, which may not fit; fits() says
+// Each mechanism has a module, plan/MECHANISM.cpp: choose_MECHANISM() suggests a config, which may not fit; fits() says
 // whether a config of an existing kernel can do a call; kernel_of() finds the kernel in the table, or returns -1;
 // fill(), if there is one, sets what the mechanism's kernels need in the plan.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_softmax(): selects a config and fills the parameters of its kernel.
+// plan_softmax() selects a config and fills the parameters of its kernel.
 #include <algorithm>
 #include <bit>
 #include <cmath>

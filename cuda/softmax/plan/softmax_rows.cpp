@@ -42,7 +42,7 @@ void collect_dims(const SoftmaxRequest& request, SoftmaxRows* rows) {
   }
 }
 
-// Where dims[0] has its own mask or bias for each row and dims[1] shares them: splits dims[0] into L2 tiles, so that
+// If dims[0] has its own mask or bias for each row and dims[1] shares them, splits dims[0] into L2 tiles, so that
 // all rows that share a tile of the mask come before the next tile. The tile is then read from memory once and from L2
 // after that, and each operand's rows stay neighbours in memory.
 void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a call in the fewest dimensions, in the order of their output.
+// Collects the rows of a call in the fewest dimensions, in the order of their output.
 #pragma once
 
 #include "softmax/softmax.h"

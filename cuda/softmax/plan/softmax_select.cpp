@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which mechanism does a call.
+// select_mechanism() finds the fastest mechanism that can do a call.
 #include <cstdint>
 
 #include "softmax/plan/softmax_mechanisms.h"
@@ -17,8 +17,7 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   if (call.request.backward) return call.has_interval ? INT64_MAX : staged_gradient_columns;
   const bool has_edges = !is_aligned(call, softmax_x, int64_t{staged_unit_columns} * call.in_bytes);
   const bool has_costly_edges = has_edges && (call.in_bytes == 2 || call.mask == SoftmaxMask::bias);
-  if (has_costly_edges || shares_dense(call)) return staged_edge_columns;
-  return call.has_interval ? staged_interval_columns : INT64_MAX;
+  return has_costly_edges || shares_dense(call) ? staged_edge_columns : INT64_MAX;
 }
 
 // Rows that have tails, or that would leave one vector in ten of their threads empty in registers.
@@ -30,6 +29,14 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
     return has_less_than(staged_gradient_fill);
   if (call.has_tails) return true;
   return call.mask != SoftmaxMask::bias && has_less_than(staged_fill);
+}
+
+// Is staged_rows faster than rows_in_lanes? It is for rows of one vector, and for rows that leave many vectors of the
+// lanes empty.
+bool prefers_staged_rows_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& in_lanes) {
+  const int64_t vectors = int64_t{in_lanes.lanes_per_row} * in_lanes.as<RowsInLanes>().vectors_per_thread;
+  const int32_t fill = call.in_bytes == 2 ? rows_in_lanes_16_bit_fill : rows_in_lanes_32_bit_fill;
+  return call.row_bytes < rows_in_lanes_bytes || 100 * call.row_vectors < fill * vectors;
 }
 
 }  // namespace
@@ -48,8 +55,13 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
     return (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
   };
+  const auto take_lanes = [&] {
+    const SoftmaxConfig in_lanes = choose_rows_in_lanes(call);
+    return fits(call, in_lanes) &&
+           ((prefers_staged_rows_to_lanes(call, in_lanes) && take(choose_staged_rows(call))) || take(in_lanes));
+  };
   // The fastest mechanism first.
-  const bool is_found = take(choose_rows_by_vectors(call)) || take(choose_rows_in_lanes(call)) ||
+  const bool is_found = take(choose_rows_by_vectors(call)) || take_lanes() ||
                         (has_few_long_rows && take(choose_split_row(call))) ||
                         (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) ||
                         (tuning.shared_threads == 0 && take_registers()) || take(choose_row_in_shared(call, tuning)) ||

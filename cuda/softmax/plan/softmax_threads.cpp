@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules for threads, blocks and shared memory that several mechanisms share.
+// Implements the rules for threads, blocks and shared memory that several mechanisms share.
 #include "softmax/plan/softmax_threads.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ int32_t power_of_2_from(int64_t n) {
   return static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
 
-int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks, int32_t least) {
-  const int64_t lanes = std::max<int64_t>(ceil_div(num_vectors, int64_t{vectors_per_thread} * blocks), least);
+int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks, int32_t min_threads) {
+  const int64_t lanes = std::max<int64_t>(ceil_div(num_vectors, int64_t{vectors_per_thread} * blocks), min_threads);
   if (blocks == 1 && lanes <= warp_lanes) return power_of_2_from(lanes);
   return static_cast<int32_t>(std::min<int64_t>(round_up(lanes, warp_lanes), 1 << 20));
 }
@@ -32,9 +32,10 @@ int32_t min_lanes(const SoftmaxCall& call) {
   return call.has_tails ? power_of_2_from(2 * (call.vector_columns - 1)) : 1;
 }
 
-int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t least) {
+int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t min_threads) {
   if (lanes_per_row > warp_lanes) return lanes_per_row;
-  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), least, max_short_row_threads);
+  return std::clamp(power_of_2_from(ceil_div(short_rows_block_bytes, thread_bytes)), min_threads,
+                    max_short_row_threads);
 }
 
 int32_t device_cluster_blocks(const Device& device) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of threads and blocks that several mechanisms choose by the same rules.
+// Declares the rules for threads, blocks and shared memory that several mechanisms share.
 #pragma once
 
 #include "softmax/plan/softmax_call.h"
@@ -8,8 +8,9 @@ namespace flowk::softmax {
 
 int32_t power_of_2_from(int64_t n);
 
-// The fewest lanes >= `least` that hold a row of `num_vectors` in `blocks` blocks: whole warps, or 2^n lanes of one.
-int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks = 1, int32_t least = 1);
+// The fewest lanes >= `min_threads` that hold a row of `num_vectors` in `blocks` blocks: whole warps, or 2^n lanes of
+// one.
+int32_t lanes_for(int64_t num_vectors, int32_t vectors_per_thread, int32_t blocks = 1, int32_t min_threads = 1);
 
 // For kernels of the mechanism that take the call.
 SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, int32_t vectors = 0);
@@ -18,8 +19,8 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, in
 int32_t min_lanes(const SoftmaxCall& call);
 
 // Threads per block, if a thread reads `thread_bytes` of a row: rows of less than a warp share a block of at least
-// `least` threads.
-int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t least);
+// `min_threads` threads.
+int32_t block_threads_for(int32_t lanes_per_row, int64_t thread_bytes, int32_t min_threads);
 
 int32_t device_cluster_blocks(const Device& device);
 
@@ -41,8 +42,8 @@ int64_t vectors_from_line(const SoftmaxCall& call, const SoftmaxConfig& config);
 // Are `vectors_per_thread` enough for such a row, at any start in a line?
 bool fits_from_line(const SoftmaxCall& call, const SoftmaxConfig& config, int64_t vectors_per_thread);
 
-// Where all blocks are resident at once, some multiprocessors may take more than their share of them, all the more
-// where the grid before still runs. Limits the blocks per multiprocessor to their share.
+// Limits the blocks per multiprocessor to their share if all blocks are resident at once: without the limit some
+// multiprocessors take more, above all while the stream's previous grid still runs.
 void balance_blocks(const SoftmaxCall& call, SoftmaxConfig* config);
 
 }  // namespace flowk::softmax

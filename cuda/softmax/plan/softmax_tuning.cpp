@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which table of measured rows a call looks itself up in.
+// Selects the table of measured rows in which a call is looked up.
 #include "softmax/plan/softmax_tuning.h"
 
 #include "softmax/plan/softmax_call.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was found by measurement. bench/tuning/softmax_h200.json has the figures.
+// Declares the tables and constants that were found by measurement; bench/tuning/softmax_h200.json has the figures.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// split_row: how many slices a row is cut into, and how many rows one launch takes.
+// split_row: chooses the slices that a row is cut into, and the rows that one launch takes.
 #include <algorithm>
 #include <bit>
 #include <cstdint>

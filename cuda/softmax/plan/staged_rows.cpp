@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged_rows: how many threads share a row, how many rows a block stages, and its shared memory.
+// staged_rows: chooses the threads per row and the rows per block, and lays out the block's shared memory.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 // Up to max_staged_columns columns one thread has whole rows, by single columns.
 bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_staged_columns; }
 
-// A row's first unit has a multiple of this number of columns before the row.
+// The row starts a multiple of this many columns into its first unit.
 int64_t offset_step(const SoftmaxCall& call) {
   const auto first =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
@@ -26,10 +26,10 @@ int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   const int64_t columns = call.request.columns;
   if (has_single_columns(call)) return lanes == 1 ? static_cast<int32_t>(columns) : 0;
   // A row that starts late in a unit has one unit more. All threads have the same number of units, or one less.
-  const int64_t least = ceil_div(columns, staged_unit_columns);
-  const int64_t most = ceil_div(columns + staged_unit_columns - offset_step(call), staged_unit_columns);
-  const int64_t units = ceil_div(most, lanes);
-  return least / lanes >= units - 1 ? static_cast<int32_t>(units) : 0;
+  const int64_t min_units = ceil_div(columns, staged_unit_columns);
+  const int64_t max_units = ceil_div(columns + staged_unit_columns - offset_step(call), staged_unit_columns);
+  const int64_t units = ceil_div(max_units, lanes);
+  return min_units / lanes >= units - 1 ? static_cast<int32_t>(units) : 0;
 }
 
 SoftmaxKernelQuery query_of_units(const SoftmaxCall& call, int32_t units) {

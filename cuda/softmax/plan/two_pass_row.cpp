@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_pass_row: takes every call.
+// two_pass_row takes every call: chooses its threads and blocks.
 #include <algorithm>
 #include <cstdint>
 

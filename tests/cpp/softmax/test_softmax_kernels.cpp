@@ -99,7 +99,11 @@ void check_rows(flowk_dtype dtype) {
       if (of_row.dtype == dtype && !row.gpu) check_case(of_row);
 }
 
-TEST(float16_is_right) { check_rows(FLOWK_FLOAT16); }
+TEST(float16_is_right_and_reaches_rows_by_vectors) {
+  reached.clear();
+  check_rows(FLOWK_FLOAT16);
+  for (const bool backward : {false, true}) CHECK(reached.contains({backward, SoftmaxKernel::rows_by_vectors}));
+}
 
 TEST(bfloat16_is_right) { check_rows(FLOWK_BFLOAT16); }
 
@@ -114,7 +118,8 @@ TEST(float32_is_right_and_reaches_every_kernel) {
         SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::two_pass_row,
         SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows})
     for (const bool backward : {false, true})
-      if (reached.contains({backward, kernel}) == (backward && kernel == SoftmaxKernel::rows_in_lanes)) {
+      if (reached.contains({backward, kernel}) ==
+          (kernel == (backward ? SoftmaxKernel::rows_in_lanes : SoftmaxKernel::rows_by_vectors))) {
         CHECK(!"reached");
         std::printf("  %s\n", softmax_kernel_name(kernel));
       }
