@@ -255,7 +255,7 @@ def jax_operator_text(name: str, operator: Any) -> str:
     head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
     doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
-    given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *others]
+    given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
     call = folded(f"out: {result} = eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
     return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n    return out\n"
 

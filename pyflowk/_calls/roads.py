@@ -32,12 +32,14 @@ from .._arrays.frameworks import is_compiling as is_compiling
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
+from .._native.operator_table import OF_MEMORY
 from .._pipeline import Bound, Request
 from .plan_words import plan_of
 
 # The ways of reading.h.
 _BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA, _BY_NUMPY = range(5)
 _ROLES = {"": "a", "=": "o", "~": "v"}
+_ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
 
 
 class Road:
@@ -114,6 +116,15 @@ class Road:
     def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
         end = -1 if self.takes_outs else self.num_inputs
         return self.request(*arguments[:end]), arguments[self.num_inputs : -1], arguments[-1]
+
+
+def parameters_of(function: Callable[..., Any], *numbers: str) -> str:
+    """The parameters of a public function as Road takes them: arrays by their annotations, `numbers`, and options."""
+    roles = {
+        name: "" if kind in _ARRAY_TYPES else "~" if name in numbers else "="
+        for name, kind in function.__annotations__.items()
+    }
+    return " ".join(name + role for name, role in roles.items() if name not in (*OF_MEMORY, "others", "return"))
 
 
 def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:

@@ -403,7 +403,7 @@ def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None
 
     As `pyflowk.permute`. `scale` is a number.
     """
-    out: Array = eager.call(jax_permute.permute, (x,), axes, dtype, scale)
+    out: Array = eager.call(jax_permute.permute, (x,), axes=axes, dtype=dtype, scale=scale)
     return out
 
 
@@ -412,7 +412,7 @@ def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: floa
 
     As `pyflowk.batch_transpose`. `scale` is a number.
     """
-    out: Array = eager.call(jax_permute.batch_transpose, (x,), dtype, scale)
+    out: Array = eager.call(jax_permute.batch_transpose, (x,), dtype=dtype, scale=scale)
     return out
 
 
@@ -421,7 +421,7 @@ def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> Array:
 
     As `pyflowk.prelu`.
     """
-    out: Array = eager.call(jax_prelu.prelu, (x, alpha), channel_axis)
+    out: Array = eager.call(jax_prelu.prelu, (x, alpha), channel_axis=channel_axis)
     return out
 
 
@@ -439,7 +439,7 @@ def prelu_backward(
     As `pyflowk.prelu_backward`.
     """
     out: tuple[Array | None, Array | None] = eager.call(
-        jax_prelu.prelu_backward, (dy, x, alpha), channel_axis, need_dx, need_dalpha
+        jax_prelu.prelu_backward, (dy, x, alpha), channel_axis=channel_axis, need_dx=need_dx, need_dalpha=need_dalpha
     )
     return out
 
@@ -449,7 +449,7 @@ def softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.softmax`. Over the last dimension.
     """
-    out: Array = eager.call(jax_softmax.softmax, (x,), dtype)
+    out: Array = eager.call(jax_softmax.softmax, (x,), dtype=dtype)
     return out
 
 
@@ -458,7 +458,7 @@ def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.log_softmax`. Over the last dimension.
     """
-    out: Array = eager.call(jax_softmax.log_softmax, (x,), dtype)
+    out: Array = eager.call(jax_softmax.log_softmax, (x,), dtype=dtype)
     return out
 
 
@@ -481,7 +481,15 @@ def masked_softmax(
     As `pyflowk.masked_softmax`. `scale` is a number. x and bias have gradients.
     """
     out: Array = eager.call(
-        jax_softmax.masked_softmax, (x, mask, lengths, bias), side, causal, causal_offset, window, scale, log, dtype
+        jax_softmax.masked_softmax,
+        (x, mask, lengths, bias),
+        side=side,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        scale=scale,
+        log=log,
+        dtype=dtype,
     )
     return out
 
@@ -504,6 +512,14 @@ def masked_softmax_backward(
     As `pyflowk.masked_softmax_backward`. `scale` is a number.
     """
     out: Array = eager.call(
-        jax_softmax.masked_softmax_backward, (dy, y, lengths), side, causal, causal_offset, window, scale, log, dtype
+        jax_softmax.masked_softmax_backward,
+        (dy, y, lengths),
+        side=side,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        scale=scale,
+        log=log,
+        dtype=dtype,
     )
     return out

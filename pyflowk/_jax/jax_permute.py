@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,10 +11,10 @@ import jax
 import numpy as np
 
 from .._arguments import shown
-from .._arrays.dtypes import ALL_TYPES, dtype_name, listed, type_of_elements, wrong_dtype
+from .._arrays.dtypes import ALL_TYPES, listed, type_of_elements, wrong_dtype
 from .._elementwise.promotion import FLOATS
 from .._native.abi import DType
-from .._operators.permute_arguments import _CONVERTED, _checked_axes, _last_two_swapped
+from .._operators.permute_arguments import _checked_axes, _converted_type, _last_two_swapped, axes_tuple
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, static_number, wanted_type
@@ -23,11 +22,7 @@ from .primitives import bind, custom_call, first_dimension, is_zero, zero_of
 
 
 def permute(arrays: Sequence[Any], axes: Iterable[int], dtype: DTypeLike | None, scale: float) -> jax.Array:
-    try:
-        order = tuple(map(operator.index, axes))
-    except (TypeError, NotImplementedError) as error:
-        raise TypeError(f"axes is {shown(axes)}, must be integers, one per dimension of x") from error
-    x = array(arrays[0], "x")
+    order, x = axes_tuple(axes), array(arrays[0], "x")
     return _permute(x, _checked_axes(order, x.ndim), dtype, scale)
 
 
@@ -40,21 +35,15 @@ def _permute(x: jax.Array, axes: Sequence[int], dtype: DTypeLike | None, scale: 
     factor = static_number(scale, "scale")
     if not np.isfinite(factor):
         raise ValueError(f"scale = {shown(scale)}, must be finite")
-    code = type_of_elements(x.dtype)
     wanted = x.dtype if dtype is None else wanted_type(dtype, ALL_TYPES)
     if not axes:  # XLA's calls carry no empty list
         return _permute(x.reshape((1,)), (0,), dtype, scale).reshape(())
     if wanted == x.dtype and factor == 1:
-        if code is None:
+        if type_of_elements(x.dtype) is None:
             raise wrong_dtype("x", x.dtype, listed(ALL_TYPES))
         out: jax.Array = bind(permute_p, x, axes=tuple(axes))
         return out
-    if code not in _CONVERTED:
-        raise wrong_dtype("x", x.dtype, f"{listed(_CONVERTED)} to be converted or scaled")
-    wanted_code = type_of_elements(wanted)
-    if wanted_code not in _CONVERTED:
-        named = dtype_name(DType(wanted_code or 0))
-        raise TypeError(f"dtype = {named}, must be x's own dtype {x.dtype} without a scale, or {listed(_CONVERTED)}")
+    _converted_type(x.dtype, type_of_elements(wanted))
     out = bind(permute_convert_p, x, axes=tuple(axes), dtype=wanted, scale=factor)
     return out
 

@@ -14,10 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._arguments import boolean, integer, shown
-from .._arrays.dtypes import coefficient_types, float_type, listed, wrong_dtype
-from .._native.abi import Status
-from .._native.errors import FlowkValueError
+from .._arguments import boolean, integer
+from .._operators.prelu import _alpha_axis
 from . import primitives
 from .jax_types import array
 from .primitives import (
@@ -60,25 +58,8 @@ def _flat(alpha: jax.Array) -> jax.Array:
 
 
 def _checked_axis(x: jax.Array, alpha: jax.Array, channel_axis: int) -> int:
-    code = float_type(x.dtype, "x")
-    if float_type(alpha.dtype, "alpha") not in coefficient_types(code):
-        raise wrong_dtype("alpha", alpha.dtype, f"{listed(coefficient_types(code))} beside x of {x.dtype}")
-    axis = integer(channel_axis, "channel_axis")
-    if alpha.size == 1:
-        return -1
-    if not x.ndim:
-        raise ValueError(f"x has no dimensions: alpha has shape {alpha.shape}, must have one element")
-    if not -x.ndim <= axis < x.ndim:
-        raise FlowkValueError(
-            Status.INVALID_ARGUMENT, f"channel_axis = {shown(axis)}, must be in {-x.ndim} ... {x.ndim - 1}"
-        )
-    axis %= x.ndim
-    if alpha.shape != (x.shape[axis],):
-        raise ValueError(
-            f"alpha has shape {alpha.shape}, must have one element or the shape ({x.shape[axis]},) of x along "
-            f"channel_axis = {axis}"
-        )
-    return axis
+    axis = _alpha_axis(x.shape, x.dtype, alpha.shape, alpha.dtype, integer(channel_axis, "channel_axis"))
+    return -1 if axis is None else axis
 
 
 # ---- formulas: what is differentiated -------------------------------------------------------------------------------

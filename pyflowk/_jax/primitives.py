@@ -19,6 +19,7 @@ from .._native.abi import MAX_RANK
 from . import jax_names as names
 
 Formula = Callable[..., Any]
+Attributes = dict[str, Any]  # of a handler: NumPy's scalars and arrays
 _bits_of = struct.Struct("d").pack
 
 
@@ -41,7 +42,7 @@ class ExactFloat(float):
 def custom_call(
     name: str,
     abstract: Callable[..., Any],
-    attributes: Callable[..., dict[str, Any]],
+    attributes: Callable[..., Attributes],
     *,
     multiple_results: bool = False,
 ) -> Any:

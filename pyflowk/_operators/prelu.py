@@ -21,9 +21,9 @@ from .._arrays.dtypes import (
 )
 from .._arrays.kinds import Geometry, Signature
 from .._calls import roads
-from .._calls.roads import Road
+from .._calls.roads import Road, parameters_of
 from .._copies import in_c_order, on_copies
-from .._native.abi import DType, Status
+from .._native.abi import Status
 from .._native.errors import FlowkValueError, error_of
 from .._pipeline import Operation, Request, bind_plan, require_arrays
 from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
@@ -242,7 +242,7 @@ def _workspace_bytes(library: Any, *sizes: Any) -> int:
 
 
 _PRELU = Operation(("x", "alpha"), _plan_prelu, operator="prelu")
-_ROAD = Road("x alpha channel_axis=", _prelu)
+_ROAD = Road(parameters_of(prelu), _prelu)
 _BACKWARD = Operation(
     *(("x", "dy", "alpha"), _plan_backward),
     out_names=("dx_out", "dalpha_out", "workspace"),
@@ -250,9 +250,7 @@ _BACKWARD = Operation(
     context=lambda library: library,
     operator="prelu_backward",
 )
-_BACKWARD_ROAD = Road(
-    "dy x alpha channel_axis= need_dx= need_dalpha=", _prelu_backward, _BACKWARD.out_names, takes_outs=True
-)
+_BACKWARD_ROAD = Road(parameters_of(prelu_backward), _prelu_backward, _BACKWARD.out_names, takes_outs=True)
 _WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library: library)
 
 
@@ -287,35 +285,43 @@ def _copied(
 def _sizes(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     """x, an array without gaps, as (outer, channels, inner) in memory."""
     (shape, strides, dtype), (a_shape, _, a_dtype) = x, alpha
-    code, a_code = float_type(dtype, "x"), float_type(a_dtype, "alpha")
-    if a_code not in coefficient_types(code):
-        raise wrong_dtype("alpha", a_dtype, f"{listed(coefficient_types(code))} beside x of {dtype}")
+    axis = _alpha_axis(tuple(shape), dtype, tuple(a_shape), a_dtype, channel_axis)
+    codes = c_int(float_type(dtype, "x")), c_int(float_type(a_dtype, "alpha"))
     order = _memory_order(shape, element_strides(dtype, shape, strides, "x"))
     assert order is not _HAS_GAPS
-    if math.prod(a_shape) == 1:
-        return _c_values(1, 1, math.prod(shape), code, a_code), order
-    axis = channel_axis
-    if not shape:
-        raise ValueError(f"x has no dimensions: alpha has shape {tuple(a_shape)}, must have one element")
-    if not -len(shape) <= axis < len(shape):
-        raise FlowkValueError(
-            Status.INVALID_ARGUMENT, f"channel_axis = {shown(axis)}, must be in {-len(shape)} ... {len(shape) - 1}"
-        )
-    axis %= len(shape)
-    if tuple(a_shape) != (shape[axis],):
-        raise ValueError(
-            f"alpha has shape {tuple(a_shape)}, must have one element or the shape ({shape[axis]},) of x along "
-            f"channel_axis = {axis}"
-        )
+    if axis is None:
+        return (c_int64(1), c_int64(1), c_int64(math.prod(shape)), *codes), order
     in_memory = order or tuple(range(len(shape)))
     place = in_memory.index(axis)
     outer = math.prod(shape[d] for d in in_memory[:place])
     inner = math.prod(shape[d] for d in in_memory[place + 1 :])
-    return _c_values(outer, shape[axis], inner, code, a_code), order
+    return (c_int64(outer), c_int64(shape[axis]), c_int64(inner), *codes), order
 
 
-def _c_values(outer: int, channels: int, inner: int, code: DType, a_code: DType) -> tuple[Any, ...]:
-    return c_int64(outer), c_int64(channels), c_int64(inner), c_int(code), c_int(a_code)
+def _alpha_axis(
+    shape: tuple[int, ...], dtype: Any, a_shape: tuple[int, ...], a_dtype: Any, channel_axis: int
+) -> int | None:
+    """The dimension of x that alpha runs along, None if alpha has one element. An error if the shapes and dtypes do not
+    fit together."""
+    allowed = coefficient_types(float_type(dtype, "x"))
+    if float_type(a_dtype, "alpha") not in allowed:
+        raise wrong_dtype("alpha", a_dtype, f"{listed(allowed)} beside x of {dtype}")
+    if math.prod(a_shape) == 1:
+        return None
+    rank = len(shape)
+    if not rank:
+        raise ValueError(f"x has no dimensions: alpha has shape {a_shape}, must have one element")
+    if not -rank <= channel_axis < rank:
+        raise FlowkValueError(
+            Status.INVALID_ARGUMENT, f"channel_axis = {shown(channel_axis)}, must be in {-rank} ... {rank - 1}"
+        )
+    axis = channel_axis % rank
+    if a_shape != (shape[axis],):
+        raise ValueError(
+            f"alpha has shape {a_shape}, must have one element or the shape ({shape[axis]},) of x along "
+            f"channel_axis = {axis}"
+        )
+    return axis
 
 
 _HAS_GAPS = (-1,)
