@@ -17,13 +17,13 @@ import numpy as np
 
 from .._arrays.dtypes import number_type, type_of_elements
 from .._elementwise.layout import broadcast_shape
-from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, integer_bounds, number_bytes
-from .._elementwise.resolution import COMPARISONS, IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL, compared_past_bounds
+from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, number_bytes, parameter_value
+from .._elementwise.resolution import COMPARISONS, TO_BOOL, computed_as, within_bounds
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from . import eager, primitives
 from .formulas import CONSTANT, FORMULAS, GRADIENTS, Op
-from .jax_types import NUMBERS, float_of, operand
+from .jax_types import NUMBERS, float_of, numpy_type, operand
 from .primitives import batched_at, bind, custom_call, first_dimension, is_zero, sum_to, tangents_of, zero_of
 
 _BOOL = np.dtype(np.bool_)
@@ -62,7 +62,8 @@ def _formula(*operands: Any, op: Op, dtype: np.dtype[Any], weak: bool, a: float,
     """In float32, or float64 where that is a type of the call, as the library computes."""
     compute = jnp.float64 if any(jnp.dtype(one) == jnp.float64 for one in (dtype, *_types(operands))) else jnp.float32
     values = [one if _type(one) == _BOOL else jnp.asarray(one).astype(compute) for one in operands]
-    return FORMULAS[op](*values, float(a), float(b)).astype(dtype)
+    numbers = (float(a), float(b))[: OPERATIONS[op].num_parameters]
+    return FORMULAS[op](*values, *numbers).astype(dtype)
 
 
 def _type(x: Any) -> np.dtype[Any]:
@@ -108,60 +109,64 @@ def apply(
     op: Op,
     names: tuple[str, ...],
     given: tuple[Any, ...],
-    parameters: tuple[float, ...] = (),
+    parameters: tuple[tuple[str, float], ...] = (),
     *,
     exact_integers: bool = False,
-) -> Any:
+) -> jax.Array:
     """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
-    numbers, which take part in the promotion."""
-    return eager.call(_apply, given, op, names, parameters, exact_integers)
+    numbers with their names, which take part in the promotion."""
+    out: jax.Array = eager.call(_apply, given, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
+    return out
 
 
 def _apply(
-    given: Sequence[Any], op: Op, names: tuple[str, ...], parameters: tuple[float, ...], exact_integers: bool
-) -> Any:
+    given: Sequence[Any],
+    op: Op,
+    names: tuple[str, ...],
+    parameters: tuple[tuple[str, float], ...],
+    exact_integers: bool,
+) -> jax.Array:
     operands = [operand(x, name) for x, name in zip(given, names, strict=True)]
     arrays = [(name, one) for name, one in zip(names, operands) if not isinstance(one, NUMBERS)]
     for name, one in arrays:
         number_type(one.dtype, name)
-    has_condition = op == TernaryOp.WHERE
-    common, weak = jax.dtypes.result_type(*operands[has_condition:], *parameters, return_weak_type_flag=True)
-    op, compute = _computed_as(op, common, exact_integers)
+    promoted = operands[op == TernaryOp.WHERE :]  # without a condition
+    numbers = [value for _, value in parameters]
+    common, weak = jax.dtypes.result_type(*promoted, *numbers, return_weak_type_flag=True)
+    op, compute = _computation(op, common, exact_integers)
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
     shape = broadcast_shape([(name, one.shape) for name, one in arrays])
     ready = []
     for one, wanted, name in zip(operands, needed, names):
         if isinstance(one, NUMBERS):
-            number_bytes(one, DType(type_of_elements(wanted)), name)  # for its errors
+            number_bytes(one, _code_of(wanted), name)  # for its errors
             ready.append(np.full((1,) * len(shape), one, wanted))
             continue
         if one.dtype != wanted:
             one = one.astype(wanted)
         ready.append(one if one.ndim == len(shape) else one.reshape((1,) * (len(shape) - one.ndim) + one.shape))
     is_bool = OPERATIONS[op].result == "BOOL"
-    a, b = (*parameters, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
-    result = _BOOL if is_bool else compute
-    return elementwise(op, *ready, dtype=result, weak=weak and not is_bool, a=float(a), b=float(b))
+    values = [parameter_value(value, _code_of(compute), name) for name, value in parameters]
+    a, b = (*values, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
+    return elementwise(op, *ready, dtype=_BOOL if is_bool else compute, weak=weak and not is_bool, a=a, b=b)
 
 
-def _computed_as(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[Op, np.dtype[Any]]:
-    """The operation that computes `op`, and the type that it computes in."""
-    takes, code = OPERATIONS[op].takes, type_of_elements(common)
-    kind = "F" if code in FLOATS else "I" if code in INTEGERS else "B"
-    if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
-        return op, common
-    if kind == "B" and op in OF_BOOL:
-        return OF_BOOL[op], common
-    if kind != "F" and op in OF_INTEGERS:
-        return OF_INTEGERS[op], common
-    if takes == "F" or op in IN_FLOAT64:
-        return op, float_of(common)
-    words = {"B": "bool", "I": "integers", "F": "floats"}
-    raise TypeError(
-        f"{op.name.lower()} takes {' and '.join(words[letter] for letter in takes)}, not {common}, which its operands "
-        "come to"
-    )
+def _code_of(dtype: np.dtype[Any]) -> DType:
+    """flowk's type for a dtype of numbers."""
+    return DType(type_of_elements(dtype))
+
+
+def _computation(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[Op, np.dtype[Any]]:
+    """The operation that computes `op` on operands of type `common`, and the type that it computes in."""
+    found = computed_as(op, _code_of(common), exact_integers, _code_of(float_of(common)))
+    if found is None:
+        words = {"B": "bool", "I": "integers", "F": "floats"}
+        raise TypeError(
+            f"{op.name.lower()} takes {' and '.join(words[letter] for letter in OPERATIONS[op].takes)}, not {common}, "
+            "which its operands come to"
+        )
+    return found[0], numpy_type(found[1])
 
 
 def _in_bounds(op: Op, operands: list[Any], compute: np.dtype[Any]) -> tuple[Op, list[Any]]:
@@ -169,11 +174,9 @@ def _in_bounds(op: Op, operands: list[Any], compute: np.dtype[Any]) -> tuple[Op,
     does."""
     code = type_of_elements(compute)
     if op in COMPARISONS and code in INTEGERS:
-        low, high = integer_bounds(DType(code))
         for index, one in enumerate(operands):
-            if isinstance(one, int) and not low <= one <= high and not isinstance(operands[1 - index], NUMBERS):
-                op, bound = compared_past_bounds(BinaryOp(op), one, index, DType(code))
-                return op, [bound if own is one else own for own in operands]
+            if isinstance(one, int) and not isinstance(operands[1 - index], NUMBERS):
+                op, operands[index] = within_bounds(BinaryOp(op), one, index, DType(code))
     return op, operands
 
 
