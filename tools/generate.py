@@ -216,11 +216,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jax import Array
+from jax.typing import ArrayLike
+
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager, {", ".join(modules)}
 from .jax_elementwise import apply
-from .jax_types import Array, ArrayLike
 
 # fmt: off
 # ruff: noqa: RUF022
@@ -256,8 +258,8 @@ def jax_operator_text(name: str, operator: Any) -> str:
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
     doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
     given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
-    call = folded(f"out: {result} = eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
-    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n    return out\n"
+    call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
+    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n"
 
 
 def jax_function_text(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -13,14 +13,15 @@ import numpy as np
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .primitives import is_traced
 
+Result = TypeVar("Result")
 _MAX_PROGRAMS = 4096
 _HASHED = {bool, int, str, type(None), UnaryOp, BinaryOp, TernaryOp}
-_CONCRETE = {type(None)}  # and the types of arrays that are not tracers, as they are seen
+_CONCRETE: set[type] = {type(None)}  # and the types of arrays that are not tracers, as they are seen
 _bits_of = struct.Struct("d").pack
 _programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-def call(function: Callable[..., Any], arrays: Sequence[Any], **static: Any) -> Any:
+def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) -> Result:
     """function(arrays, **static), where an array may be None.
 
     One program per function and `static`, and per shapes and types of the arrays, which JAX tells apart. Numbers beside
@@ -42,7 +43,8 @@ def call(function: Callable[..., Any], arrays: Sequence[Any], **static: Any) -> 
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
         program = _programs[key] = _compiled(function, static)
-    return program(*arrays)
+    result: Result = program(*arrays)
+    return result
 
 
 def _compiled(function: Callable[..., Any], static: dict[str, Any]) -> Callable[..., Any]:

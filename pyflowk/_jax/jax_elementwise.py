@@ -59,19 +59,12 @@ def elementwise(
 
 
 def _formula(*operands: Any, op: Op, dtype: np.dtype[Any], weak: bool, a: float, b: float) -> Any:
-    """In float32, or float64 where that is a type of the call, as the library computes."""
-    compute = jnp.float64 if any(jnp.dtype(one) == jnp.float64 for one in (dtype, *_types(operands))) else jnp.float32
-    values = [one if _type(one) == _BOOL else jnp.asarray(one).astype(compute) for one in operands]
+    """In float32, or in float64 if that is a type of the call, as the library computes."""
+    dtypes = [jnp.result_type(x) for x in operands]
+    compute = jnp.float64 if np.dtype(np.float64) in (dtype, *dtypes) else jnp.float32
+    values = [x if x_dtype == _BOOL else jnp.asarray(x).astype(compute) for x, x_dtype in zip(operands, dtypes)]
     numbers = (float(a), float(b))[: OPERATIONS[op].num_parameters]
     return FORMULAS[op](*values, *numbers).astype(dtype)
-
-
-def _type(x: Any) -> np.dtype[Any]:
-    return jnp.result_type(x)
-
-
-def _types(operands: Sequence[Any]) -> list[np.dtype[Any]]:
-    return [_type(one) for one in operands]
 
 
 def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, op: Op, **parameters: Any) -> Any:
@@ -85,21 +78,20 @@ def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, op:
 
 
 def _transposed_gradient(
-    cotangent: Any, dy: Any, x: Any, *, op: Op, dtype: np.dtype[Any], weak: bool, a: float, b: float
-) -> list[Any]:
+    primitive: Any, cotangent: jax.Array, dy: jax.Array, x: jax.Array, *, op: Op, **parameters: Any
+) -> list[jax.Array]:
     return [sum_to(elementwise(op, cotangent, x, dtype=np.dtype(dy.dtype)), dy.shape)]
 
 
 def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], **parameters: Any) -> Any:
-    wanted = first_dimension(dimensions)
-    moved = [batched_at(one, dimension, wanted) for one, dimension in zip(operands, dimensions)]
-    return bind(primitive, *moved, **parameters), wanted
+    target = first_dimension(dimensions)
+    moved = [batched_at(x, dimension, target) for x, dimension in zip(operands, dimensions)]
+    return bind(primitive, *moved, **parameters), target
 
 
-for _primitive in _PRIMITIVES:
-    primitives.jvp(_primitive, functools.partial(_jvp, _primitive))
-    primitives.batch(_primitive, functools.partial(_batch, _primitive))
-primitives.transpose(binary_p, _transposed_gradient)  # only gradients are called with tangents
+primitives.jvp(_jvp, *_PRIMITIVES)
+primitives.batch(_batch, *_PRIMITIVES)
+primitives.transpose(_transposed_gradient, binary_p)  # only gradients are called with tangents
 
 
 # ---- from a function to its primitive -------------------------------------------------------------------------------
@@ -109,43 +101,42 @@ def apply(
     op: Op,
     names: tuple[str, ...],
     given: tuple[Any, ...],
-    parameters: tuple[tuple[str, float], ...] = (),
+    parameters: tuple[tuple[str, Any], ...] = (),
     *,
     exact_integers: bool = False,
 ) -> jax.Array:
     """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
     numbers with their names, which take part in the promotion."""
-    out: jax.Array = eager.call(_apply, given, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
-    return out
+    return eager.call(_apply, given, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
 
 
 def _apply(
     given: Sequence[Any],
     op: Op,
     names: tuple[str, ...],
-    parameters: tuple[tuple[str, float], ...],
+    parameters: tuple[tuple[str, Any], ...],
     exact_integers: bool,
 ) -> jax.Array:
     operands = [operand(x, name) for x, name in zip(given, names, strict=True)]
-    arrays = [(name, one) for name, one in zip(names, operands) if not isinstance(one, NUMBERS)]
-    for name, one in arrays:
-        number_type(one.dtype, name)
+    arrays = [(name, x) for name, x in zip(names, operands) if not isinstance(x, NUMBERS)]
+    for name, x in arrays:
+        number_type(x.dtype, name)
     promoted = operands[op == TernaryOp.WHERE :]  # without a condition
     numbers = [value for _, value in parameters]
     common, weak = jax.dtypes.result_type(*promoted, *numbers, return_weak_type_flag=True)
     op, compute = _computation(op, common, exact_integers)
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
-    shape = broadcast_shape([(name, one.shape) for name, one in arrays])
+    shape = broadcast_shape([(name, x.shape) for name, x in arrays])
     ready = []
-    for one, wanted, name in zip(operands, needed, names):
-        if isinstance(one, NUMBERS):
-            number_bytes(one, _code_of(wanted), name)  # for its errors
-            ready.append(np.full((1,) * len(shape), one, wanted))
+    for x, dtype, name in zip(operands, needed, names):
+        if isinstance(x, NUMBERS):
+            number_bytes(x, _code_of(dtype), name)  # for its errors
+            ready.append(np.full((1,) * len(shape), x, dtype))
             continue
-        if one.dtype != wanted:
-            one = one.astype(wanted)
-        ready.append(one if one.ndim == len(shape) else one.reshape((1,) * (len(shape) - one.ndim) + one.shape))
+        if x.dtype != dtype:
+            x = x.astype(dtype)
+        ready.append(x if x.ndim == len(shape) else x.reshape((1,) * (len(shape) - x.ndim) + x.shape))
     is_bool = OPERATIONS[op].result == "BOOL"
     values = [parameter_value(value, _code_of(compute), name) for name, value in parameters]
     a, b = (*values, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
@@ -154,46 +145,46 @@ def _apply(
 
 def _code_of(dtype: np.dtype[Any]) -> DType:
     """flowk's type for a dtype of numbers."""
-    return DType(type_of_elements(dtype))
+    return number_type(dtype, "x")
 
 
 def _computation(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[Op, np.dtype[Any]]:
     """The operation that computes `op` on operands of type `common`, and the type that it computes in."""
-    found = computed_as(op, _code_of(common), exact_integers, _code_of(float_of(common)))
-    if found is None:
+    computation = computed_as(op, _code_of(common), exact_integers, _code_of(float_of(common)))
+    if computation is None:
         words = {"B": "bool", "I": "integers", "F": "floats"}
         raise TypeError(
             f"{op.name.lower()} takes {' and '.join(words[letter] for letter in OPERATIONS[op].takes)}, not {common}, "
             "which its operands come to"
         )
-    return found[0], numpy_type(found[1])
+    return computation[0], numpy_type(computation[1])
 
 
 def _in_bounds(op: Op, operands: list[Any], compute: np.dtype[Any]) -> tuple[Op, list[Any]]:
-    """The comparison of an integer array with a number that its type does not hold, as one with a number that it
-    does."""
+    """If a comparison has an integer array and a number that its type does not hold: a comparison with the same answer,
+    with a number that the type holds."""
     code = type_of_elements(compute)
     if op in COMPARISONS and code in INTEGERS:
-        for index, one in enumerate(operands):
-            if isinstance(one, int) and not isinstance(operands[1 - index], NUMBERS):
-                op, operands[index] = within_bounds(BinaryOp(op), one, index, DType(code))
+        for index, x in enumerate(operands):
+            if isinstance(x, int) and not isinstance(operands[1 - index], NUMBERS):
+                op, operands[index] = within_bounds(BinaryOp(op), x, index, DType(code))
     return op, operands
 
 
 def _needed(op: Op, operands: Sequence[Any], compute: np.dtype[Any]) -> list[np.dtype[Any]]:
     """The type that each operand must have."""
     if op in TO_BOOL and type_of_elements(compute) in FLOATS:
-        codes = [None if isinstance(one, NUMBERS) else type_of_elements(one.dtype) for one in operands]
+        codes = [None if isinstance(x, NUMBERS) else type_of_elements(x.dtype) for x in operands]
         if INTEGERS.issuperset(codes):  # int64 with uint64, which the library compares exactly
             return [np.dtype(np.uint64 if code >= DType.UINT8 else np.int64) for code in codes if code is not None]
     mixes = type_of_elements(compute) in MIXED_FLOATS
     needed = []
-    for index, one in enumerate(operands):
-        own = None if isinstance(one, NUMBERS) else one.dtype
+    for index, x in enumerate(operands):
+        dtype = None if isinstance(x, NUMBERS) else x.dtype
         if op == TernaryOp.WHERE and index == 0:
             needed.append(_BOOL)
-        elif own is not None and (op == UnaryOp.COPY or (mixes and type_of_elements(own) in MIXED_FLOATS)):
-            needed.append(own)
+        elif dtype is not None and (op == UnaryOp.COPY or (mixes and type_of_elements(dtype) in MIXED_FLOATS)):
+            needed.append(dtype)
         else:
             needed.append(compute)
     return needed

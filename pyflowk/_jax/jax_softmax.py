@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and their primitives.
 
-softmax_p           x and the arrays of `given` -> y
-softmax_tangent_p   t, y and lengths if they are given -> the derivative of y in the direction t of x
-backward_p          dy, y and lengths if they are given -> dx; softmax_tangent_p's transpose in its first operand
+softmax_p           x and the arrays `of_mask` -> y
+softmax_tangent_p   t, y and lengths if there are any -> the derivative of y in the direction t of x
+backward_p          dy, y and lengths if there are any -> dx; softmax_tangent_p's transpose in its first operand
 
 The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns; an extent of 1 is
-repeated. Parameters: `given`, the names of the arrays of the mask; the options; the scale; the type of the result.
+repeated. Parameters: `of_mask`, the names of the operands after the first ones; the options, scale and dtype.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from .._native.abi import DType
 from .._operators.softmax_arguments import OF_MASK, Options, check_arrays, check_result, checked_options
 from .._typing import DTypeLike
 from . import primitives
-from .jax_types import array, static_number, wanted_type
+from .jax_types import array, requested_type, static_number
 from .primitives import Attributes, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
 
 
@@ -56,17 +55,17 @@ def _bound(
 ) -> jax.Array:
     """The result of the primitive for arrays called `names`: those of the mask may be None."""
     checked = checked_options(**options)
-    operands = {name: array(one, name) for name, one in zip(names, arrays) if one is not None or name not in OF_MASK}
-    code = check_arrays({name: (one.shape, one.dtype) for name, one in operands.items()})
+    operands = {name: array(x, name) for name, x in zip(names, arrays) if x is not None or name not in OF_MASK}
+    code = check_arrays({name: (x.shape, x.dtype) for name, x in operands.items()})
     x = operands[names[0]]
     factor = _checked_scale(scale, code)
-    wanted = x.dtype
+    out_dtype = x.dtype
     if dtype is not None:
-        wanted = wanted_type(dtype, FLOAT_TYPES)
-        check_result(float_type(wanted, "dtype"), code, names[0], x.dtype)
-    ready = [_of_rank(one, name, x.shape) for name, one in operands.items()]
-    given = tuple(name for name in operands if name in OF_MASK)
-    out: jax.Array = bind(primitive, *ready, given=given, options=checked, scale=factor, dtype=wanted)
+        out_dtype = requested_type(dtype, FLOAT_TYPES)
+        check_result(float_type(out_dtype, "dtype"), code, names[0], x.dtype)
+    ready = [_of_rank(operand, name, x.shape) for name, operand in operands.items()]
+    of_mask = tuple(name for name in operands if name in OF_MASK)
+    out: jax.Array = bind(primitive, *ready, of_mask=of_mask, options=checked, scale=factor, dtype=out_dtype)
     return out if out.shape == x.shape else out.reshape(x.shape)
 
 
@@ -78,14 +77,15 @@ def _checked_scale(scale: Any, code: DType) -> float:
     return factor
 
 
-def _of_rank(one: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array:
-    """An operand as the primitive takes it beside x of that shape."""
+def _of_rank(operand: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """An operand as the primitive takes it with an x of that shape."""
     rank = max(len(shape), 2)
-    if name == "lengths":  # under the first dimensions of all but the last
-        return one.reshape(one.shape + (1,) * (rank - 1 - one.ndim))
-    one = one if one.ndim == rank else one.reshape((1,) * (rank - one.ndim) + one.shape)
-    # The last extent is x's: rows are read in place.
-    return one if one.shape[-1] == shape[-1] else jnp.broadcast_to(one, (*one.shape[:-1], shape[-1]))
+    ones = (1,) * (rank - operand.ndim)
+    if name == "lengths":  # their dimensions are the first ones of all but x's last
+        return operand.reshape(operand.shape + ones[1:])
+    operand = operand.reshape(ones + operand.shape) if ones else operand
+    # The last extent is x's, because rows are read in memory as they are.
+    return operand if operand.shape[-1] == shape[-1] else jnp.broadcast_to(operand, (*operand.shape[:-1], shape[-1]))
 
 
 # ---- primitives -----------------------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def _abstract(first: Any, *others: Any, dtype: np.dtype[Any], **parameters: Any)
     return first.update(dtype=dtype, weak_type=False)
 
 
-def _attributes(given: tuple[str, ...], options: Options, scale: float, dtype: np.dtype[Any]) -> Attributes:
+def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, dtype: np.dtype[Any]) -> Attributes:
     """The mask has 1 as the address of each array that is an operand."""
     mask = options.mask()
-    for name in given:
+    for name in of_mask:
         setattr(mask, OF_MASK[name], 1)
     words = np.frombuffer(bytes(mask), np.int64)
     return {"mask": words, "scale": np.float64(scale), "log": np.int64(options.log)}
@@ -106,8 +106,8 @@ def _attributes(given: tuple[str, ...], options: Options, scale: float, dtype: n
 
 def _values(dtype: np.dtype[Any], *arrays: Any) -> list[Any]:
     """In the type that the library computes in."""
-    is_double = dtype == jnp.float64 or any(one.dtype == jnp.float64 for one in arrays)
-    return [one.astype(jnp.float64 if is_double else jnp.float32) for one in arrays]
+    is_double = dtype == jnp.float64 or any(x.dtype == jnp.float64 for x in arrays)
+    return [x.astype(jnp.float64 if is_double else jnp.float32) for x in arrays]
 
 
 def _tangent_formula(
@@ -139,11 +139,17 @@ primitives.derive(backward_p, _backward_formula)
 
 
 def _jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, given: tuple[str, ...], scale: float, **parameters: Any
+    primitive: Any,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    of_mask: tuple[str, ...],
+    scale: float,
+    **parameters: Any,
 ) -> Any:
     x, t = primals[0], tangents[0]
-    y = bind(softmax_p, *primals, given=given, scale=scale, **parameters)
-    t_bias = tangents[-1] if "bias" in given else zero_of(y)
+    y = bind(primitive, *primals, of_mask=of_mask, scale=scale, **parameters)
+    t_bias = tangents[-1] if "bias" in of_mask else zero_of(y)
     if is_zero(t) and is_zero(t_bias):
         return y, zero_of(y)
     if not is_zero(t_bias):  # of z = scale * x + bias
@@ -151,29 +157,23 @@ def _jvp(
         t_z = jnp.broadcast_to(t_bias.astype(compute), x.shape)
         t = t_z if is_zero(t) else float(scale) * t.astype(compute) + t_z
         scale = 1.0
-    lengths = [one for name, one in zip(given, primals[1:]) if name == "lengths"]
-    given = tuple(name for name in given if name == "lengths")
-    return y, bind(softmax_tangent_p, t, y, *lengths, given=given, scale=scale, **parameters)
+    lengths = {name: x for name, x in zip(of_mask, primals[1:]) if name == "lengths"}
+    return y, bind(softmax_tangent_p, t, y, *lengths.values(), of_mask=tuple(lengths), scale=scale, **parameters)
 
 
-primitives.jvp(softmax_p, _jvp)
+def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **parameters: Any) -> list[jax.Array]:
+    parameters["dtype"] = np.dtype(t.dtype)
+    return [bind(backward_p if primitive is softmax_tangent_p else softmax_tangent_p, cotangent, *others, **parameters)]
 
 
-def _transposed(primitive: Any, cotangent: Any, t: Any, *others: Any, **parameters: Any) -> list[Any]:
-    return [bind(primitive, cotangent, *others, **{**parameters, "dtype": np.dtype(t.dtype)})]
-
-
-primitives.transpose(softmax_tangent_p, functools.partial(_transposed, backward_p))
-primitives.transpose(backward_p, functools.partial(_transposed, softmax_tangent_p))
-
-
-def _batch(num_first: int, primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[Any, int]:
+def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[jax.Array, int]:
     """The first operands have x's shape, the others broadcast."""
-    size = batch_size(operands, dimensions)
+    size, num_first = batch_size(operands, dimensions), 1 if primitive is softmax_p else 2
     sizes = [size] * num_first + [1] * (len(operands) - num_first)
-    moved = [batched_at(one, d, 0, own) for one, d, own in zip(operands, dimensions, sizes)]
+    moved = [batched_at(x, d, 0, num_repeats) for x, d, num_repeats in zip(operands, dimensions, sizes)]
     return bind(primitive, *moved, **parameters), 0
 
 
-for _primitive, _num_first in ((softmax_p, 1), (softmax_tangent_p, 2), (backward_p, 2)):
-    primitives.batch(_primitive, functools.partial(_batch, _num_first, _primitive))
+primitives.jvp(_jvp, softmax_p)
+primitives.transpose(_transposed, softmax_tangent_p, backward_p)
+primitives.batch(_batch, softmax_p, softmax_tangent_p, backward_p)

@@ -16,7 +16,7 @@ from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager
 from .jax_elementwise import apply, elementwise
-from .jax_types import NUMBERS, array, static_number, wanted_type
+from .jax_types import NUMBERS, array, requested_type, static_number
 
 __all__ = ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu", "scale", "trunc_div"]
 
@@ -32,7 +32,7 @@ def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
 def _cast(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     x = array(arrays[0], "x")
     number_type(x.dtype, "x")
-    return elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
+    return elementwise(UnaryOp.COPY, x, dtype=requested_type(dtype))
 
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> jax.Array:
