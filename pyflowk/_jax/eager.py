@@ -22,10 +22,10 @@ _programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
 def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) -> Result:
-    """function(arrays, **static), where an array may be None.
+    """function(arrays, **static); an array may be None.
 
-    One program per function and `static`, and per shapes and types of the arrays, which JAX tells apart. Numbers beside
-    arrays, operands that are traced and static values that have no key take the function itself.
+    There is one program per function and `static`; JAX compiles it for each combination of shapes and types. If an
+    operand is a number or traced, or a static value has no key, the function itself is called.
     """
     for x in arrays:
         if type(x) not in _CONCRETE:

@@ -62,8 +62,8 @@ def _atan2(x: Any, y: Any) -> Any:
 
 @_atan2.defjvp
 def _atan2_jvp(primals: Any, tangents: Any) -> Any:
-    """The slopes are y / (x^2 + y^2) and -x / (x^2 + y^2), of numbers whose squares are not 0 or infinite too; 0 at
-    (0, 0), as PyTorch's. (Those of jnp.arctan2 are NaN there.)"""
+    """The slopes are y / (x^2 + y^2) and -x / (x^2 + y^2), also if a square would be 0 or infinite; 0 at (0, 0), as
+    PyTorch's. (The slopes of jnp.arctan2 are NaN there.)"""
     (x, y), (t_x, t_y) = primals, tangents
     size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
     is_origin = size == 0
@@ -116,12 +116,12 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: x + a * y * z,
 }
 
-# Operations whose derivative is an operation: of the tangent and x, linear in the first.
+# The operations that have an operation as their derivative: of the tangent and x, linear in the first.
 GRADIENTS: dict[Op, BinaryOp] = {
     UnaryOp.RELU: BinaryOp.RELU_GRAD,
     UnaryOp.GELU: BinaryOp.GELU_GRAD,
     UnaryOp.GELU_TANH: BinaryOp.GELU_TANH_GRAD,
     UnaryOp.SILU: BinaryOp.SILU_GRAD,
 }
-# Operations whose derivative is 0 wherever it exists.
+# The derivative of these operations is 0 wherever it exists.
 CONSTANT = frozenset({UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC, UnaryOp.SIGN, BinaryOp.FLOOR_DIVIDE})

@@ -50,9 +50,10 @@ _PRIMITIVES = (unary_p, binary_p, ternary_p)
 
 def elementwise(
     op: Op, *operands: Any, dtype: np.dtype[Any], weak: bool = False, a: float = 0.0, b: float = 0.0
-) -> Any:
+) -> jax.Array:
     """`op` of operands that have the types and the rank that it needs."""
-    return bind(_PRIMITIVES[len(operands) - 1], *operands, op=op, dtype=dtype, weak=weak, a=a, b=b)
+    out: jax.Array = bind(_PRIMITIVES[len(operands) - 1], *operands, op=op, dtype=dtype, weak=weak, a=a, b=b)
+    return out
 
 
 # ---- derivatives and vmap -------------------------------------------------------------------------------------------
@@ -128,19 +129,21 @@ def _apply(
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
     shape = broadcast_shape([(name, x.shape) for name, x in arrays])
-    ready = []
-    for x, dtype, name in zip(operands, needed, names):
-        if isinstance(x, NUMBERS):
-            number_bytes(x, _code_of(dtype), name)  # for its errors
-            ready.append(np.full((1,) * len(shape), x, dtype))
-            continue
-        if x.dtype != dtype:
-            x = x.astype(dtype)
-        ready.append(x if x.ndim == len(shape) else x.reshape((1,) * (len(shape) - x.ndim) + x.shape))
+    ready = [_as_operand(x, dtype, len(shape), name) for x, dtype, name in zip(operands, needed, names)]
     is_bool = OPERATIONS[op].result == "BOOL"
     values = [parameter_value(value, _code_of(compute), name) for name, value in parameters]
     a, b = (*values, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
     return elementwise(op, *ready, dtype=_BOOL if is_bool else compute, weak=weak and not is_bool, a=a, b=b)
+
+
+def _as_operand(x: Any, dtype: np.dtype[Any], rank: int, name: str) -> jax.Array | np.ndarray[Any, Any]:
+    """An array or a number as the primitive takes it."""
+    if isinstance(x, NUMBERS):
+        number_bytes(x, _code_of(dtype), name)  # for its errors
+        return np.full((1,) * rank, x, dtype)
+    x = x if x.dtype == dtype else x.astype(dtype)
+    reshaped: jax.Array = x if x.ndim == rank else x.reshape((1,) * (rank - x.ndim) + x.shape)
+    return reshaped
 
 
 def _code_of(dtype: np.dtype[Any]) -> DType:

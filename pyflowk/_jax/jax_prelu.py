@@ -31,10 +31,11 @@ from .primitives import (
 )
 
 
-def prelu(arrays: Sequence[Any], channel_axis: int) -> Any:
+def prelu(arrays: Sequence[Any], channel_axis: int) -> jax.Array:
     x, alpha = map(array, arrays, ("x", "alpha"))
     axis = _checked_axis(x, alpha, channel_axis)
-    return bind(prelu_p, x, _flat(alpha), axis=axis)
+    out: jax.Array = bind(prelu_p, x, _flat(alpha), axis=axis)
+    return out
 
 
 def prelu_backward(

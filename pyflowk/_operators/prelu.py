@@ -36,16 +36,16 @@ def prelu(
     x : array
         Any shape and strides, of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. Fastest are
         elements that lie without gaps, in any order of the dimensions: C-contiguous, channels last, transposed.
-        Otherwise, and where x and `out` are laid out differently, each of them that is not C-contiguous is copied to
+        Otherwise, and if x and `out` are laid out differently, each of them that is not C-contiguous is copied to
         temporary memory first, or from it for `out`: one more pass over that array.
     alpha : array
         On x's device, of x's dtype or of float32 beside a 16-bit x. One element for the whole of x, or shape
         ``(x.shape[channel_axis],)``: one per channel. Where it is not contiguous it is copied first.
     channel_axis : int, optional
-        The dimension of x that alpha runs along; not read where alpha has one element.
+        The dimension of x that alpha runs along; not read if alpha has one element.
     out : array, optional
         Where to write: x's shape and dtype, any strides. x itself computes in place; anything else must not share
-        memory with x. By default a new array of x's kind, its dimensions in memory in x's order, or where x has gaps in
+        memory with x. By default a new array of x's kind, its dimensions in memory in x's order, or if x has gaps in
         C order.
     stream : int or stream object, optional
         As in `permute`.
@@ -132,7 +132,7 @@ def _prelu_backward(dy: Any, x: Any, alpha: Any, channel_axis: Any, *rest: Any) 
 
 
 def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1) -> int:
-    """Bytes of workspace that `prelu_backward` needs for arrays as x and alpha; 0 where it needs none.
+    """Bytes of workspace that `prelu_backward` needs for arrays such as x and alpha; 0 if it needs none.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _plan_prelu(
 def _plan_workspace(
     signatures: tuple[Signature, ...], outs: tuple[None], channel_axis: int, library: Any = None
 ) -> Program | None:
-    """The larger workspace of two: where dy and dx are laid out as x, and where all are copied to C order."""
+    """The larger of two workspaces: with dy and dx laid out as x, and with all of them copied to C order."""
     require_arrays(("x", "alpha"), signatures)
     if library is None:
         return None

@@ -23,17 +23,17 @@ from .._native.abi import Status
 from .._native.errors import FlowkValueError
 
 # (outer, channels, inner, x's dtype, alpha's dtype) as C values; the dimensions of x from the outermost in memory to
-# the innermost, None where that is C order.
+# the innermost, None for C order.
 Sizes = tuple[tuple[Any, ...], "tuple[int, ...] | None"]
 
 
 def copied_arrays(
     names: tuple[str, ...], signatures: tuple[Signature, ...], out: Geometry | None, out_name: str
 ) -> tuple[dict[int, tuple[str, Geometry]], str | None]:
-    """What on_copies() is to copy: alpha where it is not contiguous, and where the arrays of x's shape are not laid out
-    alike, without gaps, each of them that is not C-contiguous."""
-    x, place = signatures[0], names.index("alpha")
-    alpha = {} if _is_contiguous(signatures[place], "alpha") else {place: ("alpha", signatures[place])}
+    """What on_copies() is to copy: alpha if it is not contiguous. If the arrays of x's shape are not laid out alike, or
+    have gaps, also each of these arrays that is not C-contiguous."""
+    x, index = signatures[0], names.index("alpha")
+    alpha = {} if _is_contiguous(signatures[index], "alpha") else {index: ("alpha", signatures[index])}
     arrays: dict[int | None, tuple[str, Geometry]] = {
         number: (name, signature) for number, (name, signature) in enumerate(zip(names, signatures)) if name != "alpha"
     }
@@ -58,9 +58,9 @@ def sizes_of(x: Geometry, alpha: Geometry, channel_axis: int) -> Sizes:
     if axis is None:
         return (c_int64(1), c_int64(1), c_int64(math.prod(shape)), *codes), order
     in_memory = order or tuple(range(len(shape)))
-    place = in_memory.index(axis)
-    outer = math.prod(shape[d] for d in in_memory[:place])
-    inner = math.prod(shape[d] for d in in_memory[place + 1 :])
+    depth = in_memory.index(axis)
+    outer = math.prod(shape[d] for d in in_memory[:depth])
+    inner = math.prod(shape[d] for d in in_memory[depth + 1 :])
     return (c_int64(outer), c_int64(shape[axis]), c_int64(inner), *codes), order
 
 
@@ -94,7 +94,7 @@ _HAS_GAPS = (-1,)
 
 
 def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dimensions of an array from the outermost in memory to the innermost; None for C order; _HAS_GAPS where its
+    """The dimensions of an array from the outermost in memory to the innermost; None for C order; _HAS_GAPS if its
     elements do not lie without gaps, or repeat."""
     if tuple(strides) == contiguous_strides(shape, 1) or 0 in shape:
         return None
@@ -110,7 +110,7 @@ def _memory_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int
 
 @functools.lru_cache(maxsize=4096)
 def check_same_type(name: str, first: Geometry, other_name: str, other: Geometry) -> bool:
-    """Are the strides of two arrays the same? An error where their shapes or dtypes are not."""
+    """Whether the strides of two arrays are the same. An error if their shapes or dtypes are not."""
     (shape, strides, dtype), (other_shape, other_strides, other_dtype) = first, other
     if tuple(shape) != tuple(other_shape):
         raise ValueError(f"{other_name} has shape {tuple(other_shape)}, must be {tuple(shape)} as {name}")
@@ -121,8 +121,8 @@ def check_same_type(name: str, first: Geometry, other_name: str, other: Geometry
     )
     if not same:
         raise TypeError(f"{other_name} has dtype {other_dtype}, must be {dtype} as {name}")
-    own = element_strides(dtype, shape, strides, name)
-    return _have_same_strides(own, element_strides(other_dtype, shape, other_strides, other_name), shape)
+    in_elements = element_strides(dtype, shape, strides, name)
+    return _have_same_strides(in_elements, element_strides(other_dtype, shape, other_strides, other_name), shape)
 
 
 def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:

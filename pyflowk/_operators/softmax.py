@@ -68,14 +68,14 @@ def masked_softmax(
         The end of the row that `lengths` count from.
     causal : bool, optional
         True: row i has columns j <= d unmasked, with d = i + (k - q) + causal_offset. Without an offset the last row's
-        diagonal ends in the last column. q is x's extent before the last, 1 where x has one dimension.
+        diagonal ends in the last column. q is x's extent before the last, 1 if x has one dimension.
     causal_offset : int, optional
         See `causal`; in columns, |causal_offset| <= 2**62.
     window : int, optional
         Masks out columns j <= d - window: with `causal` the last `window` columns up to d stay. Without it, also masks
         out columns j >= d + window: a band around d stays. In columns, >= 1.
     bias : array, optional
-        Of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
+        Of x's dtype, or float32 if x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
     scale : float, optional
         A finite number of any sign, |scale| <= 2**126 unless x is float64.
     log : bool, optional
@@ -111,10 +111,10 @@ def masked_softmax(
     lengths, causal and window mask out are written but not read, except in rows of up to 1280 columns.
 
     An array whose last dimension is not contiguous is copied to temporary memory first, or from it for `out`: one more
-    pass over that array. So are a mask and a bias whose last extent is 1 where k is not: the copy has k columns.
+    pass over that array. So are a mask and a bias with 1 as the last extent if k is not 1: the copy has k columns.
 
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
-    infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
+    infinite if it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
     if others:
         raise other_name(next(iter(others)))
@@ -232,8 +232,9 @@ class _Masked:
     """
 
     def __init__(self, function: Callable[..., Any], num_first: int, c_function: str, operator: str) -> None:
-        def request(*given: Any) -> Request:
-            arrays, options, scale = arrays_of(given), checked_options(*options_of(given)), given[scale_index]
+        def request(*arguments: Any) -> Request:
+            arrays, scale = arrays_of(arguments), arguments[scale_index]
+            options = checked_options(*options_of(arguments))
             factor = scale if type(scale) is float else number(scale, "scale")
             if all(one is None for one in arrays[num_first:]):
                 return Request(self.plain, arrays[:num_first], options, (factor,))
@@ -278,13 +279,13 @@ def _plan(
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
         return on_copies(functools.partial(_plan, function, names), signatures, outs, options, copied, out_name)
-    given = {name: one for name, one in zip(names, signatures) if one is not None or name not in OF_MASK}
-    a = arguments_of(given, out, options)
-    inputs = {name: Arg(INPUT, names.index(name)) for name in given}
+    arrays = {name: one for name, one in zip(names, signatures) if one is not None or name not in OF_MASK}
+    a = arguments_of(arrays, out, options)
+    inputs = {name: Arg(INPUT, names.index(name)) for name in arrays}
     firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
-    has_arrays = len(given) > len(a.strides)
+    has_arrays = len(arrays) > len(a.strides)
     mask = (
-        Arg(MASK, Mask(a.mask, {OF_MASK[name]: inputs[name] for name in given if name in OF_MASK}))
+        Arg(MASK, Mask(a.mask, {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}))
         if has_arrays
         else a.mask_pointer
     )

@@ -86,10 +86,10 @@ def _checked(*values: Any, **named: Any) -> Options:
 
 
 def checked_options(*values: Any, **named: Any) -> Options:
-    """Options as they are given, as the values of equal plans."""
+    """The caller's options, equal for equal plans. ValueError or TypeError names an option that is wrong."""
     try:
         return _checked(*values, **named)
-    except (TypeError, ValueError):  # one cannot be hashed: the error that names it
+    except (TypeError, ValueError):  # also of an option that cannot be hashed: the error that names it
         return _checked.__wrapped__(*values, **named)
 
 
@@ -106,7 +106,7 @@ class Arguments(NamedTuple):
 
 
 def arguments_of(arrays: dict[str, Signature], out: Geometry | None, options: Options) -> Arguments:
-    """`arrays` are x, or dy and y, and then those of OF_MASK that are given, by their names.
+    """`arrays` are x, or dy and y, and then the call's arrays of OF_MASK, by their names.
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
@@ -133,14 +133,15 @@ def arguments_of(arrays: dict[str, Signature], out: Geometry | None, options: Op
 
     struct, firsts = options.mask(), []
     for each, (extents, strides, dtype) in arrays.items():
-        own = element_strides(dtype, extents, strides, each)
+        in_elements = element_strides(dtype, extents, strides, each)
         if each not in OF_MASK:
-            firsts.append(Int64Pointer(address_of(own)))
+            firsts.append(Int64Pointer(address_of(in_elements)))
             continue
         # The lengths stand under x's first dimensions, the mask and the bias under its last ones.
-        own = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, own))
-        missing = (0,) * (len(shape) - (each == "lengths") - len(extents))
-        setattr(struct, f"{OF_MASK[each]}_strides", address_of(own + missing if each == "lengths" else missing + own))
+        repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
+        zeros = (0,) * (len(shape) - (each == "lengths") - len(extents))
+        over_x = repeated + zeros if each == "lengths" else zeros + repeated
+        setattr(struct, f"{OF_MASK[each]}_strides", address_of(over_x))
         if each != "mask":
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
     out_strides = contiguous_strides(shape, 1) if out is None else element_strides(out[2], out[0], out[1], "out")
@@ -166,20 +167,20 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
     if not shape:
         raise ValueError(f"{name} has no dimensions, must have >= 1")
     code = float_type(dtype, name)
-    for other, (extents, own_dtype) in arrays.items():
+    for other, (extents, other_dtype) in arrays.items():
         if other == "y":
-            _check_same(extents, own_dtype, other, shape, dtype, code, f" as {name}")
+            _check_same(extents, other_dtype, other, shape, dtype, code, f" as {name}")
         elif other == "lengths":
-            _check_type(own_dtype, other, _INTEGERS)
-            if len(extents) >= len(shape) or not all(own in (1, all_) for own, all_ in zip(extents, shape)):
+            _check_type(other_dtype, other, _INTEGERS)
+            if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
                 raise ValueError(
                     f"lengths has shape {extents}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
                 )
         elif other != name:
             if other == "mask":
-                _check_type(own_dtype, other, _BYTES)
-            elif float_type(own_dtype, other) not in coefficient_types(code):
-                raise wrong_dtype(other, own_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
+                _check_type(other_dtype, other, _BYTES)
+            elif float_type(other_dtype, other) not in coefficient_types(code):
+                raise wrong_dtype(other, other_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
                 raise ValueError(f"{other} has shape {extents}, must broadcast to {shape}")
     return code
@@ -189,8 +190,8 @@ def check_result(out_code: DType, code: DType, name: str, dtype: Any, out_dtype:
     """TypeError if a softmax of array `name`, of type `code`, has no results of type `out_code`, which is the option
     dtype, or the type of an `out` of dtype `out_dtype`."""
     if out_code not in softmax_results(code):
-        given = f"dtype = {dtype_name(out_code)}" if out_dtype is None else f"out has dtype {out_dtype}"
-        raise TypeError(f"{given}, must be {listed(softmax_results(code))} beside {name} of {dtype}")
+        result = f"dtype = {dtype_name(out_code)}" if out_dtype is None else f"out has dtype {out_dtype}"
+        raise TypeError(f"{result}, must be {listed(softmax_results(code))} beside {name} of {dtype}")
 
 
 def _check_type(dtype: Any, name: str, allowed: tuple[DType, ...]) -> None:
@@ -200,7 +201,7 @@ def _check_type(dtype: Any, name: str, allowed: tuple[DType, ...]) -> None:
 
 def _check_same(
     extents: tuple[int, ...],
-    own_dtype: Any,
+    other_dtype: Any,
     name: str,
     shape: tuple[int, ...],
     dtype: Any,
@@ -209,8 +210,8 @@ def _check_same(
 ) -> None:
     if extents != shape:
         raise ValueError(f"{name} has shape {extents}, must be {shape}{of_what}")
-    if float_type(own_dtype, name) != code:
-        raise TypeError(f"{name} has dtype {own_dtype}, must be {dtype}{of_what}")
+    if float_type(other_dtype, name) != code:
+        raise TypeError(f"{name} has dtype {other_dtype}, must be {dtype}{of_what}")
 
 
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:
@@ -235,11 +236,11 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
 
 
 def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
-    """Does flowk_masked_softmax take the strides of such an array?"""
+    """Whether flowk_masked_softmax takes the strides of such an array."""
     shape, strides, dtype = geometry
     return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)
 
 
 def broadcasts(extents: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     missing = len(shape) - len(extents)
-    return missing >= 0 and all(own in (1, all_) for own, all_ in zip(extents, shape[missing:]))
+    return missing >= 0 and all(n in (1, x_n) for n, x_n in zip(extents, shape[missing:]))
