@@ -40,6 +40,7 @@ from .plan_words import plan_of
 _BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA, _BY_NUMPY = range(5)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
+_NO_PARAMETERS = (*OF_MEMORY, "others", "return")
 
 
 class Road:
@@ -119,12 +120,12 @@ class Road:
 
 
 def parameters_of(function: Callable[..., Any], *numbers: str) -> str:
-    """The parameters of a public function as Road takes them: arrays by their annotations, `numbers`, and options."""
-    roles = {
-        name: "" if kind in _ARRAY_TYPES else "~" if name in numbers else "="
-        for name, kind in function.__annotations__.items()
-    }
-    return " ".join(name + role for name, role in roles.items() if name not in (*OF_MEMORY, "others", "return"))
+    """The parameters of a public function as Road takes them: the arrays, by their annotations, then the options, then
+    `numbers`."""
+    named = {name: kind for name, kind in function.__annotations__.items() if name not in _NO_PARAMETERS}
+    arrays = [name for name, kind in named.items() if kind in _ARRAY_TYPES]
+    options = [f"{name}=" for name in named if name not in (*arrays, *numbers)]
+    return " ".join((*arrays, *options, *(f"{name}~" for name in numbers)))
 
 
 def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from ctypes import c_int
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, integer, number
@@ -119,7 +118,7 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
-        x, mask, lengths, side, causal, causal_offset, window, bias, scale, log, dtype, out, stream
+        x, mask, lengths, bias, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -174,7 +173,7 @@ def masked_softmax_backward(
         As `masked_softmax`.
     """
     return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
-        dy, y, lengths, side, causal, causal_offset, window, scale, log, dtype, out, stream
+        dy, y, lengths, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -233,24 +232,26 @@ class _Masked:
 
     def __init__(self, function: Callable[..., Any], num_first: int, c_function: str, operator: str) -> None:
         def request(*arguments: Any) -> Request:
-            arrays, scale = arrays_of(arguments), arguments[scale_index]
-            options = checked_options(*options_of(arguments))
+            arrays, options, scale = arguments[:num_arrays], checked_options(*arguments[num_arrays:-1]), arguments[-1]
             factor = scale if type(scale) is float else number(scale, "scale")
-            if all(one is None for one in arrays[num_first:]):
+            if all([one is None for one in arrays[num_first:]]):
                 return Request(self.plain, arrays[:num_first], options, (factor,))
             return Request(self.masked, arrays, options, (factor,))
 
         request.__name__ = function.__name__
         self.road = Road(parameters_of(function, "scale"), request)
-        names, arrays_of = self.road.names, itemgetter(*self.road.arrays)
-        options_of, scale_index = itemgetter(*map(names.index, Options._fields)), names.index("scale")
-        self.plan = functools.partial(_plan, c_function, arrays_of(names))
-        self.masked = Operation(arrays_of(names), self.plan, parameters=("scale",), operator=operator)
-        self.plain = Operation(arrays_of(names)[:num_first], self.plan, parameters=("scale",), operator=operator)
+        num_arrays = len(self.road.arrays)
+        names = self.road.names[:num_arrays]
+        self.plan = functools.partial(_plan, c_function, names)
+        self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
+        self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)
+
+
+_DEFAULTS = Options()
 
 
 def _softmax(x: Any, axis: Any, dim: Any, dtype: Any, log: bool = False) -> Request:
-    options = checked_options(log=log, dtype=dtype)
+    options = checked_options(*_DEFAULTS[:-2], log, dtype)
     if dim is None and axis.__class__ is int and axis == -1:
         return Request(_FORWARD.plain, (x,), options, (1.0,))
     if dim is not None and (type(axis) is not int or axis != -1):
@@ -273,22 +274,20 @@ def _plan(
     outs: tuple[Geometry | None, ...],
     options: Options,
 ) -> Program | None:
-    """The plan of C function `function` on arrays called `names`; those of the mask may be None or missing."""
+    """The plan of C function `function` on arrays called `names`; the arrays of the mask may be None or missing."""
     (out,) = outs
     copied = copied_inputs(names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
         return on_copies(functools.partial(_plan, function, names), signatures, outs, options, copied, out_name)
-    arrays = {name: one for name, one in zip(names, signatures) if one is not None or name not in OF_MASK}
+    arrays = {
+        name: signature for name, signature in zip(names, signatures) if signature is not None or name not in OF_MASK
+    }
     a = arguments_of(arrays, out, options)
     inputs = {name: Arg(INPUT, names.index(name)) for name in arrays}
     firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
-    has_arrays = len(arrays) > len(a.strides)
-    mask = (
-        Arg(MASK, Mask(a.mask, {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}))
-        if has_arrays
-        else a.mask_pointer
-    )
+    of_mask = {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}
+    mask = Arg(MASK, Mask(a.mask, of_mask)) if of_mask else a.mask_pointer
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
     args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
     step = Step.of(function, args, names[: len(signatures)])

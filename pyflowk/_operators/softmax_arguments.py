@@ -53,7 +53,7 @@ def other_name(name: str) -> TypeError:
 
 
 class Options(NamedTuple):
-    """The options that a plan depends on, checked. (`scale` is a number of the call.)"""
+    """The options that a plan depends on, in the order of masked_softmax's signature. A plan serves every scale."""
 
     side: str = "left"
     causal: bool = False

@@ -179,9 +179,10 @@ def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
 
 def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     x, *of_mask = inputs
-    keywords = _options(inputs, options, values)
     if not of_mask and values[0] == 1 and not options.causal and options.window is None:
-        return entry("log_softmax" if options.log else "softmax")(x, dtype=keywords["dtype"])
+        dtype = None if options.dtype is None else dtype_like(options.dtype, x.dtype)
+        return entry("log_softmax" if options.log else "softmax")(x, dtype=dtype)
+    keywords = _options(inputs, options, values)
     keywords.update(zip(OF_MASK, of_mask))
     return entry("masked_softmax")(x, **keywords)
 
