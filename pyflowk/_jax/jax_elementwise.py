@@ -101,37 +101,37 @@ primitives.transpose(_transposed_gradient, binary_p)  # only gradients are calle
 def apply(
     op: Op,
     names: tuple[str, ...],
-    given: tuple[Any, ...],
-    parameters: tuple[tuple[str, Any], ...] = (),
+    operands: tuple[Any, ...],
+    parameters: tuple[Any, ...] = (),
     *,
     exact_integers: bool = False,
 ) -> jax.Array:
-    """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
-    numbers with their names, which take part in the promotion."""
-    return eager.call(_apply, given, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
+    """The result of a function. `operands` are arrays or Python numbers. `parameters` are Python numbers, which
+    take part in the promotion. `names` are the names of the operands and the parameters."""
+    return eager.call(_apply, operands, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
 
 
 def _apply(
     given: Sequence[Any],
     op: Op,
     names: tuple[str, ...],
-    parameters: tuple[tuple[str, Any], ...],
+    parameters: tuple[Any, ...],
     exact_integers: bool,
 ) -> jax.Array:
-    operands = [operand(x, name) for x, name in zip(given, names, strict=True)]
+    operands = [operand(x, name) for x, name in zip(given, names)]
     arrays = [(name, x) for name, x in zip(names, operands) if not isinstance(x, NUMBERS)]
     for name, x in arrays:
         number_type(x.dtype, name)
     promoted = operands[op == TernaryOp.WHERE :]  # without a condition
-    numbers = [value for _, value in parameters]
-    common, weak = jax.dtypes.result_type(*promoted, *numbers, return_weak_type_flag=True)
-    op, compute = _computation(op, common, exact_integers)
+    common, weak = jax.dtypes.result_type(*promoted, *parameters, return_weak_type_flag=True)
+    op, compute = _computation(op, common, exact_integers, float_of(common))
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
     shape = broadcast_shape([(name, x.shape) for name, x in arrays])
     ready = [_as_operand(x, dtype, len(shape), name) for x, dtype, name in zip(operands, needed, names)]
     is_bool = OPERATIONS[op].result == "BOOL"
-    values = [parameter_value(value, _code_of(compute), name) for name, value in parameters]
+    code = _code_of(compute)
+    values = [parameter_value(value, code, name) for value, name in zip(parameters, names[len(operands) :])]
     a, b = (*values, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
     return elementwise(op, *ready, dtype=_BOOL if is_bool else compute, weak=weak and not is_bool, a=a, b=b)
 
@@ -146,14 +146,19 @@ def _as_operand(x: Any, dtype: np.dtype[Any], rank: int, name: str) -> jax.Array
     return reshaped
 
 
+@functools.lru_cache(maxsize=64)
 def _code_of(dtype: np.dtype[Any]) -> DType:
     """flowk's type for a dtype of numbers."""
     return number_type(dtype, "x")
 
 
-def _computation(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[Op, np.dtype[Any]]:
-    """The operation that computes `op` on operands of type `common`, and the type that it computes in."""
-    computation = computed_as(op, _code_of(common), exact_integers, _code_of(float_of(common)))
+@functools.lru_cache(maxsize=1024)
+def _computation(
+    op: Op, common: np.dtype[Any], exact_integers: bool, float_type: np.dtype[Any]
+) -> tuple[Op, np.dtype[Any]]:
+    """The operation that computes `op` on operands of type `common`, and the type that it computes in; `float_type` is
+    that of operations that only floats have."""
+    computation = computed_as(op, _code_of(common), exact_integers, _code_of(float_type))
     if computation is None:
         words = {"B": "bool", "I": "integers", "F": "floats"}
         raise TypeError(

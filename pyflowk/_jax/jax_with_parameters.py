@@ -37,12 +37,12 @@ def _cast(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> jax.Array:
     """``out = x > 0 ? x : slope * x``, for every element; slope is a number: as `pyflowk.leaky_relu`."""
-    return apply(UnaryOp.LEAKY_RELU, ("x",), (x,), (("slope", static_number(slope, "slope")),))
+    return apply(UnaryOp.LEAKY_RELU, ("x", "slope"), (x,), (static_number(slope, "slope"),))
 
 
 def elu(x: ArrayLike, alpha: float = 1.0) -> jax.Array:
     """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element; alpha is a number: as `pyflowk.elu`."""
-    return apply(UnaryOp.ELU, ("x",), (x,), (("alpha", static_number(alpha, "alpha")),))
+    return apply(UnaryOp.ELU, ("x", "alpha"), (x,), (static_number(alpha, "alpha"),))
 
 
 def gelu(x: ArrayLike, approximate: str = "none") -> jax.Array:
@@ -70,14 +70,14 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     if min is None:
         return apply(BinaryOp.MIN, ("x", "max"), (x, max))
     if _are_parameters(min, max):
-        return apply(UnaryOp.CLAMP, ("x",), (x,), (("min", min), ("max", max)))
+        return apply(UnaryOp.CLAMP, ("x", "min", "max"), (x,), (min, max))
     return apply(TernaryOp.CLAMP_BY, ("x", "min", "max"), (x, min, max))
 
 
 def scale(x: ArrayLike, a: ArrayLike, b: ArrayLike = 0) -> jax.Array:
     """``out = a * x + b``, for every element; a and b are numbers or arrays: as `pyflowk.scale`."""
     if _are_parameters(a, b):
-        return apply(UnaryOp.SCALE, ("x",), (x,), (("a", a), ("b", b)))
+        return apply(UnaryOp.SCALE, ("x", "a", "b"), (x,), (a, b))
     return apply(TernaryOp.FMA, ("x", "a", "b"), (x, a, b))
 
 
@@ -97,4 +97,4 @@ def trunc_div(x: ArrayLike, y: ArrayLike) -> jax.Array:
 def add_multiply(x: ArrayLike, y: ArrayLike, z: ArrayLike, a: float = 1) -> jax.Array:
     """``out = x + a * y * z``, for every element; a is a number: as `pyflowk.add_multiply`."""
     factor = a if type(a) is int and abs(a) <= LARGEST_PARAMETER else static_number(a, "a")
-    return apply(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), (x, y, z), (("a", factor),))
+    return apply(TernaryOp.ADD_MULTIPLY, ("x", "y", "z", "a"), (x, y, z), (factor,))

@@ -209,13 +209,13 @@ def tangents_of(formula: Formula, primals: Sequence[Any], tangents: Sequence[Any
     """The derivative of formula(*primals) in the direction of `tangents`."""
     indices = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
 
-    def of_those(*values: Any) -> Any:
+    def of_moving(*values: Any) -> Any:
         operands = list(primals)
         for index, value in zip(indices, values):
             operands[index] = value
         return formula(*operands)
 
-    return jax.jvp(of_those, [primals[index] for index in indices], [tangents[index] for index in indices])[1]
+    return jax.jvp(of_moving, [primals[index] for index in indices], [tangents[index] for index in indices])[1]
 
 
 def sum_to(value: jax.Array, shape: tuple[int, ...]) -> jax.Array:
