@@ -246,19 +246,19 @@ def jax_operator_text(name: str, operator: Any) -> str:
     arrays: list[str] = []
     others: list[str] = []
     for argument, default, is_keyword in parameters_of(function):
-        own = types.get(argument.arg, types.get(annotation_of(argument), annotation_of(argument)))
-        if own is None or argument.arg in TABLE["OF_MEMORY"]:
+        jax_type = types.get(argument.arg, types.get(annotation_of(argument), annotation_of(argument)))
+        if jax_type is None or argument.arg in TABLE["OF_MEMORY"]:
             continue
         if is_keyword and "*" not in parameters:
             parameters.append("*")
-        parameters.append(f"{argument.arg}: {own}" + ("" if default is None else f" = {ast.unparse(default)}"))
-        (arrays if "ArrayLike" in own else others).append(argument.arg)
+        parameters.append(f"{argument.arg}: {jax_type}" + ("" if default is None else f" = {ast.unparse(default)}"))
+        (arrays if "ArrayLike" in jax_type else others).append(argument.arg)
     result = re.sub("ArrayT|Any", lambda found: {"Any": "Array | None"}.get(found[0], "Array"), annotation(function))
     head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
     doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
-    given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
-    call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
+    values = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
+    call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *values], ")")
     return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n"
 
 
