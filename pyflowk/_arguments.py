@@ -4,36 +4,36 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 
-def integer(value: Any, name: str) -> int:
-    """operator.index(value) of the argument `name`; TypeError where it is no integer, as 2.0 is not."""
+def integer(value: SupportsIndex, name: str) -> int:
+    """operator.index(value) of the argument `name`; TypeError if it is no integer, as 2.0 is not."""
     try:
         return int(operator.index(value))  # of True, index() is True
     except TypeError as error:
         raise TypeError(f"{name} is {shown(value)}, must be an integer") from error
 
 
-def integer_in(value: Any, name: str, smallest: int, largest: int, largest_text: str = "") -> int:
-    """integer() in smallest ... largest; ValueError where it is outside."""
+def integer_in(value: SupportsIndex, name: str, smallest: int, largest: int, largest_text: str = "") -> int:
+    """integer() in smallest ... largest; ValueError if it is outside."""
     number = integer(value, name)
     if not smallest <= number <= largest:
         raise ValueError(f"{name} = {shown(number)}, must be in {smallest} ... {largest_text or largest}")
     return number
 
 
-def axis_of(axis: Any, name: str, rank: int) -> int:
-    """The dimension that the argument `name` names of x, counted from the first; ValueError where x has no such one."""
+def axis_of(axis: SupportsIndex, name: str, rank: int) -> int:
+    """The dimension that the argument `name` names of x, counted from the first; ValueError if x has no such one."""
     found = integer(axis, name)
     if not -rank <= found < rank:
         raise ValueError(f"{name} = {shown(found)}, x has {rank} dimensions: must be in {-rank} ... {rank - 1}")
     return found % rank
 
 
-def boolean(value: Any, name: str) -> bool:
+def boolean(value: object, name: str) -> bool:
     """A bool of Python or NumPy; TypeError for anything else, 1 and "no" too."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} = {shown(value)}, must be True or False")
@@ -55,8 +55,8 @@ def number(value: Any, name: str) -> float:
     raise TypeError(f"{name} is {shown(value)}, must be a number")
 
 
-def shown(value: Any) -> str:
-    """`value` in an error: its repr, cut where it is long."""
+def shown(value: object) -> str:
+    """`value` in an error: its repr, cut if it is long."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on copies: C-contiguous temporaries in place of arrays whose layouts a C function does not take."""
+"""Programs on copies: C-contiguous temporaries instead of arrays in layouts that a C function does not take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays.adapters.base import Geometry, Signature
 from ._arrays.dtypes import contiguous_strides, element_strides, element_type
-from ._arrays.kinds import Geometry, Signature
 from ._native.c_types import Int32Pointer, Int64Pointer
 from ._program import INPUT, OUTPUT, TEMP, Arg, Program, Step
 
@@ -26,7 +26,7 @@ def on_copies(
 ) -> Program | None:
     """The Program of a call on copies, each made by flowk_permute. `copied` are the indices, names and geometries of
     the inputs to copy, as views of the shapes that the copies get. Unless `out_name` is None, the first output, which
-    is called so, is written through a copy too. None where `plan` gives none."""
+    is called so, is written through a copy too. None if `plan` gives none."""
     inputs, targets = list(signatures), list(outs)
     arrays = {Arg(INPUT, index): named for index, named in copied.items()}
     if outs[0] is not None and out_name is not None:
@@ -79,7 +79,7 @@ class _Move:
 
 
 def _check_no_repeats(geometry: Geometry, name: str) -> None:
-    """ValueError where two elements may share memory, by flowk_permute's rule."""
+    """ValueError if two elements may share memory, by flowk_permute's rule."""
     shape, strides, _ = geometry
     reach = 0
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):

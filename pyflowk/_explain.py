@@ -44,7 +44,7 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
 
 
 def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
-    """The public function `op`, or of that name, that takes a stream; ValueError where there is none."""
+    """The public function `op`, or the one called so, that takes a stream; ValueError if there is none."""
     name: str | None = op if isinstance(op, str) else getattr(op, "__name__", None)
     name = _package._ALIASES.get(name, name)
     function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None

@@ -10,30 +10,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ._arrays import frameworks
+from ._arrays.adapters.base import ANYWHERE, After, AnyAdapter, ArrayAdapter, Geometry, Interceptor, Signature
+from ._arrays.adapters.numbers import LIST
+from ._arrays.adapters.numpy import NUMPY
 from ._arrays.device_array import empty
 from ._arrays.dtypes import dtype_like, dtype_name
-from ._arrays.frameworks import is_compiling, operator_calls
-from ._arrays.host_numbers import LIST, find_operand_or_list_kind, host_scalar
-from ._arrays.kinds import (
-    ANYWHERE,
-    ARRAYS,
-    NUMPY,
-    OPERANDS,
-    After,
-    Geometry,
-    Signature,
-    find_array_kind,
-    find_operand_kind,
-)
+from ._arrays.frameworks import is_compiling
+from ._arrays.registry import ARRAYS, OPERANDS, array_adapter, host_scalar, operand_adapter, operand_or_list_adapter
 from ._arrays.stream import stream_handle
 from ._native import library as native
 from ._native.abi import DType
+from ._native.c_types import Library
 from ._native.errors import different_devices
 from ._program import Buffer, Memory, Program, explain, run
+
+if TYPE_CHECKING:
+    from ._typing import Stream
 
 # Addresses of results and temporaries that are planned for but not allocated: past all memory, aligned as new arrays,
 # and inside the range of addresses that the library accepts.
@@ -45,13 +42,13 @@ class Operation:
     may be None, and numbers called `parameters`, for geometries `outs` of what the caller gives for `out_names`. The
     call returns the first `num_results` of these; a list of all of them if that is None.
 
-    With `context`, a function of the device's library, `plan` may return None if the Program depends on that too; then
-    it is called with context(library) as a fourth argument.
+    With `context`, a function of the device's library and the first array's adapter, `plan` may return None if the
+    Program depends on one of them too; then it is called with context(library, adapter) as a fourth argument.
 
     The attribute `plan` is that function with a cache. For speed it takes the geometry of all inputs as one flat tuple,
     (shape, strides, dtype, shape, strides, dtype, ...).
 
-    With `takes_numbers` it also takes lists beside NumPy arrays, and host arrays of rank 0 beside arrays on a GPU.
+    With `takes_numbers` it also takes lists with NumPy arrays, and host arrays of rank 0 with arrays on a GPU.
     `operator` is the name of its operator in a framework that must see calls; "" if it has none.
     """
 
@@ -65,7 +62,7 @@ class Operation:
         parameters: tuple[str, ...] = (),
         out_names: tuple[str, ...] = ("out",),
         num_results: int | None = 1,
-        context: Callable[[Any], Any] | None = None,
+        context: Callable[[Any, AnyAdapter], Any] | None = None,
         takes_numbers: bool = False,
         operator: str = "",
     ) -> None:
@@ -73,7 +70,7 @@ class Operation:
         self.num_results, self.operator = num_results, operator
         self.context = context
         self.takes_numbers = takes_numbers
-        self.kind_of = find_operand_or_list_kind if takes_numbers else find_operand_kind
+        self.adapter_of = operand_or_list_adapter if takes_numbers else operand_adapter
         # One entry is about 2 KB.
         self.plan = functools.lru_cache(maxsize=4096)(
             lambda geometry, outs, options, *context: plan(signatures_of(geometry), outs, options, *context)
@@ -81,13 +78,13 @@ class Operation:
 
 
 class Request(NamedTuple):
-    """A call but for where it writes and on which stream: arrays, and where the plan takes them numbers or None;
+    """A call without its outputs and its stream: arrays, and if the plan takes them numbers or None;
     `options`, which the plan depends on besides; the values of the operation's parameters."""
 
     operation: Operation
-    inputs: tuple[Any, ...]
+    inputs: tuple[object, ...]
     options: Any = None
-    values: tuple[Any, ...] = ()
+    values: tuple[float, ...] = ()
 
 
 class Bound(NamedTuple):
@@ -95,13 +92,13 @@ class Bound(NamedTuple):
 
     request: Request
     program: Program
-    library: Any
-    source: Any  # the kind of the first array, and of the results
+    library: Library
+    source: AnyAdapter  # of the first array, and of the results
     x: Any  # the first array
     device: int | None
     stream: int
     operands: tuple[Any, ...]  # the addresses of the inputs, or the numbers in their place, and the parameters
-    outs: tuple[Any, ...]  # the arrays that the caller gives, or None
+    outs: tuple[object, ...]  # the arrays that the caller gives, or None
     outputs: tuple[int | None, ...]  # their addresses
     afters: Sequence[After]  # to be called with the stream once the work is enqueued
     unwraps: bool = False  # NumPy scalars are given, and so is the result
@@ -112,8 +109,7 @@ class Bound(NamedTuple):
         results, outputs = list(outs), list(addresses)
         for index, buffer in enumerate(program.results):
             if results[index] is None and buffer is not None:
-                shape, dtype, order, _ = buffer
-                results[index], outputs[index] = new_array(*self._like(buffer), shape, dtype, order, device, stream)
+                results[index], outputs[index] = new_array(*self._like(buffer), buffer, device, stream)
         temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
         memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
         if program.launch is None:
@@ -125,7 +121,7 @@ class Bound(NamedTuple):
             after(stream)
         num_results = request.operation.num_results
         if num_results == 1:
-            result = source.result(x, results[0]) if outs[0] is None else outs[0]
+            result: Any = source.result(x, results[0]) if outs[0] is None else outs[0]
             return result[()] if unwraps and outs[0] is None and result.ndim == 0 else result
         returned = [self._returned(results[index], index) for index in range(num_results or len(results))]
         return returned if num_results is None else tuple(returned)
@@ -144,44 +140,44 @@ class Bound(NamedTuple):
         temps = [_UNALLOCATED + (1 << 57) + (index << 57 - num_temps.bit_length()) for index in range(num_temps)]
         return Memory(self.operands, outputs, temps)
 
-    def _like(self, buffer: Buffer) -> tuple[Any, Any]:
-        """The kind of a new array, and an array of that kind."""
+    def _like(self, buffer: Buffer) -> tuple[AnyAdapter, object]:
+        """The adapter of a new array, and an array of its kind."""
         if buffer.like is None:
             return self.source, self.x
         like = self.request.inputs[buffer.like]
         return ARRAYS[type(like)], like
 
-    def _returned(self, array: Any, index: int) -> Any:
+    def _returned(self, array: object, index: int) -> object:
         if self.outs[index] is not None or array is None:
             return array
-        kind, model = self._like(self.program.results[index])  # type: ignore[arg-type]
-        return kind.result(model, array)
+        adapter, model = self._like(self.program.results[index])  # type: ignore[arg-type]
+        return adapter.result(model, array)
 
 
-def call(request: Request, outs: tuple[Any, ...] = (None,), stream: Any = None) -> Any:
+def call(request: Request, outs: tuple[object, ...] = (None,), stream: Stream | None = None) -> Any:
     """Runs a request. Returns the arrays of `outs`, or in the place of None new arrays of the first array's kind.
 
-    Raises TypeError or ValueError where an argument is not an array or lies on another device, and what the plan
+    Raises TypeError or ValueError if an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
     """
     if is_compiling():  # Nothing is read first, because a compiled function checks at every call what its trace read.
-        return operator_calls().by_operator(request, outs, stream)
+        return frameworks.tracer.by_operator(request, outs, stream)
     return call_now(request, outs, stream)
 
 
-def call_now(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
-    """call() where torch.compile does not trace it."""
+def call_now(request: Request, outs: tuple[object, ...], stream: Stream | None) -> Any:
+    """call(), if torch.compile does not trace it."""
     bound = bind(request, outs, stream)
-    return bound.run() if bound.__class__ is Bound else bound.by_operator(request, outs, stream)
+    return bound.run() if isinstance(bound, Bound) else bound.by_operator(request, outs, stream)
 
 
-def bind_plan(request: Request, outs: tuple[Any, ...] = (None,)) -> Bound:
+def bind_plan(request: Request, outs: tuple[object, ...] = (None,)) -> Bound:
     """bind() for a plan alone, also of tensors that torch watches: it reads no element."""
-    bound = operator_calls() if is_compiling() else bind(request, outs, None)
-    return bound if bound.__class__ is Bound else bound.bind_plan(request, outs)
+    bound = frameworks.tracer if is_compiling() else bind(request, outs, None)
+    return bound if isinstance(bound, Bound) else bound.bind_plan(request, outs)
 
 
-def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
+def bind(request: Request, outs: tuple[object, ...], stream: Stream | None) -> Bound | Interceptor:
     """Reads the arrays, chooses the stream, and finds or makes the Program: a Bound. If a framework must see the call,
     what makes it: the interceptor of that framework's adapter."""
     # Every call in Python takes this path, hence the one long function.
@@ -189,23 +185,24 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
     names = operation.names
     x, name = inputs[0], names[0]
     source = ARRAYS.get(type(x))
-    pointers: tuple[Any, ...] = ()
-    geometry: tuple[Any, ...] = ()
+    pointers: tuple[object, ...] = ()
+    geometry: tuple[object, ...] = ()
     afters: list[After] = []
-    lists: list[tuple[str, Any]] = []
+    lists: list[tuple[str, After | None]] = []
     first = 0
     if source is None:
         found = _first_array(operation, inputs)
         if found is None:  # NumPy scalars alone: each is an array of rank 0, and so is the result a scalar
             arrays = tuple(np.asarray(one) if isinstance(one, np.generic) else one for one in inputs)
             bound = bind(request._replace(inputs=arrays), outs, stream)
-            return bound._replace(unwraps=True) if bound.__class__ is Bound else bound
+            return bound._replace(unwraps=True) if isinstance(bound, Bound) else bound
         first, source, pointers, geometry, lists = found
         x, name = inputs[first], names[first]
-    if source.interceptor is not None and (source.is_intercepted() or source.must_see(x)):
-        return source.interceptor()
+    interceptor = source.interceptor_of(x, True)
+    if interceptor is not None:
+        return interceptor
     out = outs[0]
-    target = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, operation.out_names[0])
+    target = None if out is None else ARRAYS.get(type(out)) or array_adapter(out, operation.out_names[0])
     if stream is not None:
         handle = stream_handle(stream)
     elif target is None or source.follows_current_stream:
@@ -218,55 +215,55 @@ def bind(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
         afters.append(after)
     if lists:
         _require_numpy(source, lists[0][0])
-        afters.extend(after for _, after in lists)
+        afters.extend(after for _, after in lists if after)
     for index in range(first + 1, len(inputs)):
         operand = inputs[index]
         if operand is None:
             pointers, geometry = (*pointers, None), (*geometry, None, None, None)
             continue
         other_name = names[index]
-        kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, other_name)
-        if kind is LIST:
+        adapter = OPERANDS.get(type(operand)) or operation.adapter_of(operand, other_name)
+        if adapter is LIST:
             _require_numpy(source, other_name)
-        if kind.interceptor is not None and kind.must_see(operand):
-            return kind.interceptor()
-        pointer, shape, strides, dtype, place, after = kind.read(operand, other_name, handle)
+        interceptor = adapter.interceptor_of(operand, False)
+        if interceptor is not None:
+            return interceptor
+        value, *layout, place, after = adapter.read(operand, other_name, handle)
         if place is not device and place is not ANYWHERE and place != device:
             scalars = tuple(map(host_scalar, inputs, names)) if operation.takes_numbers else inputs
             if all(new is old for new, old in zip(scalars, inputs)):
                 raise different_devices(name, device, other_name, place)
             return bind(request._replace(inputs=scalars), outs, stream)
-        pointers, geometry = (*pointers, pointer), (*geometry, shape, strides, dtype)
+        pointers, geometry = (*pointers, value), (*geometry, *layout)
         if after is not None:
             afters.append(after)
     outputs: tuple[int | None, ...] = (None,) * len(outs)
     out_geometries: tuple[Geometry | None, ...] = outputs  # type: ignore[assignment]
     if out is not None or len(outs) > 1:
         for out, out_name in zip(outs, operation.out_names):
-            kind = None if out is None else ARRAYS.get(type(out)) or find_array_kind(out, out_name)
-            if kind is not None and kind.interceptor is not None and kind.must_see(out):
-                return kind.interceptor()
+            interceptor = None if out is None else array_adapter(out, out_name).interceptor_of(out, False)
+            if interceptor is not None:
+                return interceptor
         outputs, out_geometries = _read_outs(operation.out_names, outs, handle, name, device, afters)
     program = operation.plan(geometry, out_geometries, options)
     library = native.for_device(device, name)
     if program is None:
         assert operation.context is not None
-        program = operation.plan(geometry, out_geometries, options, operation.context(library))
+        program = operation.plan(geometry, out_geometries, options, operation.context(library, source))
         assert program is not None
     return Bound(request, program, library, source, x, device, handle, (*pointers, *values), outs, outputs, afters)
 
 
 def _read_outs(
-    names: tuple[str, ...], outs: tuple[Any, ...], stream: int, name: str, device: int | None, afters: list[After]
+    names: tuple[str, ...], outs: tuple[object, ...], stream: int, name: str, device: int | None, afters: list[After]
 ) -> tuple[tuple[int | None, ...], tuple[Geometry | None, ...]]:
-    """The addresses and the geometries of what the caller gives to be written, beside array `name` on `device`."""
+    """The addresses and the geometries of the arrays that the caller gives to be written; `name` is on `device`."""
     outputs: list[int | None] = []
     geometries: list[Geometry | None] = []
     for out, out_name in zip(outs, names):
         pointer, geometry = None, None
         if out is not None:
-            kind = ARRAYS[type(out)]
-            pointer, shape, strides, dtype, place, after = kind.read_out(out, out_name, stream)
+            pointer, shape, strides, dtype, place, after = ARRAYS[type(out)].read_out(out, out_name, stream)
             if place is not device and place != device:
                 raise different_devices(name, device, out_name, place)
             geometry = shape, strides, dtype
@@ -277,32 +274,30 @@ def _read_outs(
     return tuple(outputs), tuple(geometries)
 
 
-def new_array(
-    source: Any, x: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None, device: Any, stream: int
-) -> tuple[Any, int]:
-    """A new array of x's kind `source`, and its address; `order` as in Buffer."""
+def new_array(adapter: AnyAdapter, x: object, buffer: Buffer, device: int | None, stream: int) -> tuple[object, int]:
+    """A new array like x for a result, and its address."""
+    shape, dtype, order, _ = buffer
     if order is None:
-        array, pointer = source.empty(x, shape, dtype, device, stream)
-        return array, pointer
-    array, pointer = source.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
-    return source.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
+        return adapter.empty(x, shape, dtype, device, stream)
+    array, pointer = adapter.empty(x, tuple(shape[d] for d in order), dtype, device, stream)
+    return adapter.transposed(array, tuple(order.index(d) for d in range(len(order)))), pointer
 
 
-def temporary(kind: Any, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[Any, int]:
+def temporary(adapter: AnyAdapter, x: Any, num_bytes: int, device: int | None, stream: int) -> tuple[object, int]:
     """(memory of at least that many bytes, its address, a multiple of 16). Dropped once the work is enqueued, it is
     used again in the order of `stream`."""
     if device is None:
         memory = np.empty(num_bytes + 15, np.uint8)
         return memory, (memory.ctypes.data + 15) // 16 * 16
-    if kind.follows_current_stream:  # from the framework's own pool
-        array, pointer = kind.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
+    if adapter.follows_current_stream:  # from the framework's own pool
+        array, pointer = adapter.empty(x, ((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype), device, stream)
         return array, pointer
     array = empty(num_bytes, np.uint8, device=device, stream=stream)
     return array, array.ptr
 
 
 def require_arrays(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> None:
-    """TypeError where an input is a number or None. For plans of operations that take arrays only."""
+    """TypeError if an input is a number or None. For plans of operations that take arrays only."""
     for name, signature in zip(names, signatures):
         if not isinstance(signature, tuple):
             raise no_array(name, signature)
@@ -321,25 +316,26 @@ def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
     return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
 
 
-def _require_numpy(source: Any, name: str) -> None:
+def _require_numpy(source: AnyAdapter, name: str) -> None:
     if source is not NUMPY:
         raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
 
 
 def _first_array(
-    operation: Operation, inputs: tuple[Any, ...]
-) -> tuple[int, Any, tuple[Any, ...], tuple[Any, ...], list[tuple[str, Any]]] | None:
-    """(The index of the first input that is an array, its kind, what was read of the numbers and lists before it: their
-    pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are taken."""
+    operation: Operation, inputs: tuple[object, ...]
+) -> tuple[int, AnyAdapter, tuple[object, ...], tuple[object, ...], list[tuple[str, After | None]]] | None:
+    """(The index of the first input that is an array, its adapter, what was read of the numbers and lists before it:
+    their pointers, their geometry, the names and `after` of the lists). None for NumPy scalars alone, if they are
+    taken."""
     names = operation.names
-    pointers: list[Any] = []
-    geometry: list[Any] = []
-    lists: list[Any] = []
+    pointers: list[object] = []
+    geometry: list[object] = []
+    lists: list[tuple[str, After | None]] = []
     for index, (name, operand) in enumerate(zip(names, inputs)):
-        kind = OPERANDS.get(type(operand)) or operation.kind_of(operand, name)
-        if kind.is_array:
-            return index, kind, tuple(pointers), tuple(geometry), lists
-        pointer, *shape_strides_dtype, place, after = kind.read(operand, name, 0)
+        adapter = OPERANDS.get(type(operand)) or operation.adapter_of(operand, name)
+        if isinstance(adapter, ArrayAdapter):
+            return index, adapter, tuple(pointers), tuple(geometry), lists
+        pointer, *shape_strides_dtype, place, after = adapter.read(operand, name, 0)
         if place is not ANYWHERE:
             lists.append((name, after))
         pointers.append(pointer)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ._elementwise.promotion import number_bytes, parameter_value
 from ._elementwise.resolution import within_bounds
 from ._native.abi import FUNCTIONS, DType, SoftmaxMask
+from ._native.c_types import Library
 from ._native.errors import error_of
 from ._native.operations import BinaryOp
 
@@ -133,7 +134,7 @@ class Memory(NamedTuple):
     temps: Sequence[int | None] = ()
 
 
-def run(program: Program, library: Any, memory: Memory, stream: int) -> None:
+def run(program: Program, library: Library, memory: Memory, stream: int) -> None:
     """Enqueues the steps on `stream`; FlowkError if the library refuses one."""
     for step in program.steps:
         status = getattr(library, step.function)(*arguments_of(step, memory), stream)
@@ -141,7 +142,7 @@ def run(program: Program, library: Any, memory: Memory, stream: int) -> None:
             raise _named(error_of(library, status), step)
 
 
-def explain(program: Program, library: Any, memory: Memory) -> str:
+def explain(program: Program, library: Library, memory: Memory) -> str:
     """The plans of the steps in words."""
     texts = []
     for step in program.steps:

@@ -16,9 +16,9 @@ import numpy as np
 
 from ._arguments import integer_in
 from ._arrays import allocation
+from ._arrays.adapters.device import DEVICE_ARRAY
 from ._arrays.device_array import DeviceArray, checked_extents, choose_device
 from ._arrays.dtypes import contiguous_strides, element_type, numpy_dtype
-from ._arrays.kinds import ARRAYS
 from ._arrays.stream import hold_until_done, stream_handle
 from ._native import driver
 
@@ -38,8 +38,8 @@ class Statistics(NamedTuple):
 
     used      of arrays that live
     peak      the most that were used since the start or `reset_peak`
-    reserved  what the pool holds of the GPU's memory; 0 where `set_allocator` put another source in its place
-    limit     what `set_limit` allows, None where it allows all
+    reserved  what the pool holds of the GPU's memory; 0 if `set_allocator` names another source
+    limit     what `set_limit` allows, None if there is no limit
     """
 
     used: int
@@ -62,7 +62,7 @@ def reset_peak(device: int | None = None) -> None:
 
 
 def set_limit(num_bytes: int | None, *, device: int | None = None) -> None:
-    """Allows DeviceArrays that many bytes on a GPU; None: as many as it has. Arrays that live are not touched.
+    """Allows DeviceArrays that many bytes on a GPU; None: no limit. Arrays that live are not touched.
 
     An array that does not fit is a MemoryError, which says what was asked, is in use and is allowed.
     """
@@ -86,7 +86,7 @@ def set_allocator(allocator: str | Callable[[int, int, int], Any] | Any | None) 
         for the other. A MemoryResource of cuda.core. Or a function of (bytes, device, stream), stream a
         cudaStream_t as int, 1 for the legacy default one, that returns an object with the address in ``ptr``,
         ``handle`` or ``data_ptr()``, whose memory is freed in that stream's order when it is dropped: for RMM
-        ``lambda n, device, stream: rmm.DeviceBuffer(size=n)`` where all work is on the default stream.
+        ``lambda n, device, stream: rmm.DeviceBuffer(size=n)`` if all work is on the default stream.
     """
     allocation.set_source(allocation.source_named(allocator))
 
@@ -153,7 +153,7 @@ def copy_async(
     if not driver.is_pinned(address):
         raise ValueError("the NumPy array is in pageable memory, must be of pyflowk.memory.pinned_empty()")
     handle = array.stream if stream is None else stream_handle(stream)
-    after = ARRAYS[DeviceArray].read(array, "x", handle)[-1]
+    after = DEVICE_ARRAY.read(array, "x", handle)[-1]
     with driver.current(array.device):
         to, source = (address, array.ptr) if host is dst else (array.ptr, address)
         driver.enqueue_copy(to, source, array.nbytes, handle)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules in place of PyTorch's, with the same arguments, parameters and state dicts, on flowk's kernels:
+"""Modules that replace PyTorch's, with the same arguments, parameters and state dicts, on flowk's kernels:
 
     import pyflowk.torch as fnn
     act = fnn.PReLU(64)
 
-Importing it also registers the operators `torch.ops.flowk.*`, which `pyflowk.relu(x)` and the other functions use where
+Importing it also registers the operators `torch.ops.flowk.*`, which `pyflowk.relu(x)` and the other functions use if
 torch must see them: in autograd, torch.func, torch.compile and torch.export.
 """
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of DeviceArrays: where it comes from, what is counted, and what happens where there is no more.
+"""The memory of DeviceArrays: where it comes from, what is counted, and what happens if there is no more.
 
 An Allocation owns the memory of one array and its views. Dropping it gives the memory back in the order of the stream
-that it was allocated on; calls on other streams make that one wait for their work first (kinds.py).
+that it was allocated on; calls on other streams make that one wait for their work first (adapters/device.py).
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from typing import Any
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
-from .stream import on_cupy_stream, on_torch_stream
+from .frameworks import ALLOCATORS, adapters_of
 
-# (bytes, device, stream) -> an object that owns as many bytes of the device's memory until it is dropped.
+# (bytes, device, stream) -> an object that owns that many bytes of the device's memory until it is dropped.
 Source = Callable[[int, int, int], Any]
 
 
@@ -40,7 +39,7 @@ class Tally:
         self.limit: int | None = None
 
     def reserve(self, num_bytes: int) -> bool:
-        """Counts an allocation; False where the limit does not allow it."""
+        """Counts an allocation; False if the limit does not allow it."""
         with self._lock:
             self._settle()
             if self.limit is not None and self.used + num_bytes > self.limit:
@@ -67,7 +66,7 @@ class Allocation:
 
     __slots__ = ("_freed", "_num_bytes", "memory")
 
-    def __init__(self, memory: Any, num_bytes: int, freed: deque[int]) -> None:
+    def __init__(self, memory: object, num_bytes: int, freed: deque[int]) -> None:
         self.memory, self._num_bytes, self._freed = memory, num_bytes, freed
 
     def __del__(self) -> None:
@@ -91,8 +90,8 @@ def set_source(source: Source | None) -> None:
 
 
 def allocate(num_bytes: int, device: int, stream: int) -> tuple[Allocation, int]:
-    """(The owner of that much memory, its address). Where there is not enough, garbage is collected and the pool is
-    trimmed once; MemoryError where that does not help."""
+    """(The owner of that much memory, its address). If there is not enough, garbage is collected and the pool is
+    trimmed once; MemoryError if that does not help."""
     source, tally = _source or allocate_from_pool, tally_of(device)
     cause: Exception | None = None
     for is_last in (False, True):
@@ -131,7 +130,7 @@ def _out_of_memory(num_bytes: int, device: int, tally: Tally) -> str:
     )
 
 
-def address_of(memory: Any) -> int:
+def address_of(memory: object) -> int:
     """The address of memory that a Source gave: cuda.core's Buffer, CuPy's MemoryPointer, RMM's DeviceBuffer, a torch
     tensor."""
     for attribute in ("handle", "ptr", "data_ptr"):
@@ -211,20 +210,6 @@ def reserved_bytes(device: int) -> int:
 # ---- other sources --------------------------------------------------------------------------------------------------
 
 
-def _allocate_from_torch(num_bytes: int, device: int, stream: int) -> Any:
-    torch = sys.modules["torch"]
-    with on_torch_stream(stream, device):
-        return torch.empty(num_bytes, dtype=torch.uint8, device=f"cuda:{device}")
-
-
-def _allocate_from_cupy(num_bytes: int, device: int, stream: int) -> Any:
-    with on_cupy_stream(stream, device):
-        return sys.modules["cupy"].cuda.alloc(num_bytes)
-
-
-FRAMEWORKS: dict[str, Source] = {"cupy": _allocate_from_cupy, "torch": _allocate_from_torch}
-
-
 def allocate_from_resource(resource: Any, num_bytes: int, device: int, stream: int) -> Any:
     """From a MemoryResource of cuda.core."""
     with driver.current(device):
@@ -237,10 +222,10 @@ def source_named(allocator: Any) -> Source | None:
     if allocator is None:
         return None
     if isinstance(allocator, str):
-        if allocator not in FRAMEWORKS:
-            raise ValueError(f"allocator = {allocator!r}, must be one of {', '.join(map(repr, FRAMEWORKS))}")
+        if allocator not in ALLOCATORS:
+            raise ValueError(f"allocator = {allocator!r}, must be one of {', '.join(map(repr, ALLOCATORS))}")
         import_module(allocator)
-        return FRAMEWORKS[allocator]
+        return adapters_of(allocator).allocate  # type: ignore[no-any-return]
     if hasattr(allocator, "allocate"):
         return functools.partial(allocate_from_resource, allocator)
     if not callable(allocator):

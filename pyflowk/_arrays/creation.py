@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that make a DeviceArray, by the names of NumPy and the array API; empty() and asarray() are beside it."""
+"""Functions that make a DeviceArray, with NumPy's names. device_array.py has empty() and asarray()."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._native import driver
+from .adapters.protocol import strided_memory_view
 from .device_array import DeviceArray, empty
 from .dtypes import contiguous_strides
-from .kinds import strided_memory_view
 from .stream import LEGACY_DEFAULT, hold_until_done, stream_handle
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def full(
     device: int | None = None,
     stream: Stream | None = None,
 ) -> DeviceArray:
-    """A new C-contiguous array in GPU memory whose elements all are `value`.
+    """A new C-contiguous array in GPU memory, all elements of which are `value`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def from_dlpack(x: Array, *, stream: Stream | None = None) -> DeviceArray:
     ----------
     x : array
         On a GPU, with ``__dlpack__`` or ``__cuda_array_interface__``. The two share their elements: no work on one may
-        run beside work that writes the other.
+        run at the same time as work that writes the other.
     stream : int or stream object, optional
         The stream that the array belongs to, in any form that `permute` takes; by default the legacy default stream. It
         waits for the work on x.

@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class DeviceArray(ArrayOperators):
     Attributes
     ----------
     ptr : int
-        Address of the element with all indices 0; 0 where the array has no elements.
+        Address of the element with all indices 0; 0 if the array has no elements.
     shape : tuple of int
         Extents.
     strides : tuple of int
@@ -60,11 +60,11 @@ class DeviceArray(ArrayOperators):
 
     def __init__(
         self,
-        buffer: Any,
+        buffer: object,
         ptr: int,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
-        dtype: np.dtype[Any],
+        dtype: np.dtype,
         device: int,
         stream: int,
     ) -> None:
@@ -145,7 +145,7 @@ class DeviceArray(ArrayOperators):
         return self._view(0, shape, strides, self.dtype)
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The elements in C order in another shape, of which one extent may be -1: a view where the strides allow it,
+        """The elements in C order in another shape, of which one extent may be -1: a view if the strides allow it,
         else a copy."""
         given = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         new = views.wanted_shape(self.size, given)
@@ -156,13 +156,13 @@ class DeviceArray(ArrayOperators):
         """A view without the dimensions `axis`, or without all of extent 1."""
         return self._view(0, *views.squeezed(self.shape, self.strides, axis), self.dtype)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a DeviceArray cannot be pickled: pickle its to_numpy()")
 
     def __copy__(self) -> DeviceArray:
         return self.copy()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceArray:
+    def __deepcopy__(self, memo: dict[int, object]) -> DeviceArray:
         return self.copy()
 
     def copy(self) -> DeviceArray:
@@ -183,9 +183,8 @@ class DeviceArray(ArrayOperators):
         """Writes `value`, as NumPy converts it to this dtype, to every element."""
         if self.size:
             library = for_device(self.device, "the array")
-            geometry = (self.shape, self.strides, self.dtype)
             with driver.current(self.device):
-                fill_memory(library, self.ptr, geometry, value, self.stream)
+                fill_memory(library, self.ptr, self.shape, self.strides, self.dtype, value, self.stream)
 
     def item(self) -> Any:
         """The number of an array of one element; waits for the work on the array's stream."""
@@ -212,12 +211,12 @@ class DeviceArray(ArrayOperators):
             raise TypeError("only an array of integers without dimensions is an index")
         return int(self.item())
 
-    def __array__(self, *arguments: Any, **options: Any) -> Any:
+    def __array__(self, *arguments: object, **options: object) -> NoReturn:
         raise TypeError("a DeviceArray is in GPU memory: call its to_numpy() for NumPy's array of it")
 
-    def to_numpy(self) -> np.ndarray[Any, Any]:
+    def to_numpy(self) -> np.ndarray:
         """A copy in host memory, C-contiguous; waits for the work on the array's stream."""
-        # Copies the bytes from the lowest address to the highest, and reorders them on the host where needed.
+        # Copies the bytes from the lowest address to the highest, and reorders them on the host if needed.
         reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape)] if self.size else []
         lowest = sum(reach for reach in reaches if reach < 0)
         num_bytes = sum(map(abs, reaches)) + self.dtype.itemsize if self.size else 0
@@ -229,7 +228,9 @@ class DeviceArray(ArrayOperators):
             return np.ndarray(self.shape, self.dtype, memory)
         return np.ndarray(self.shape, self.dtype, memory, -lowest, self.strides).copy()
 
-    def _view(self, offset_bytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> DeviceArray:
+    def _view(
+        self, offset_bytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
+    ) -> DeviceArray:
         """An array over the same memory, strides in bytes; nothing is checked."""
         pointer = self.ptr + offset_bytes
         return DeviceArray(self._buffer, pointer, shape, strides, np.dtype(dtype), self.device, self.stream)
@@ -261,7 +262,7 @@ class DeviceArray(ArrayOperators):
         return capsule
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         if self.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
             raise AttributeError(f"__cuda_array_interface__ has no type for dtype {self.dtype}: use DLPack")
         return {
@@ -285,7 +286,7 @@ def empty(
         Extents, each >= 0.
     dtype : dtype-like
         Any argument of ``np.dtype()``, with elements of 1, 2, 4, 8 or 16 bytes; "bfloat16", "float8_e4m3fn" and
-        "float8_e5m2" where ml_dtypes is installed.
+        "float8_e5m2" if ml_dtypes is installed.
     device : int, optional
         Ordinal of the GPU; by default the calling thread's current one.
     stream : int or stream object, optional
@@ -305,7 +306,9 @@ def empty(
     return _empty(shape, numpy_dtype(dtype), "the array", device, stream)
 
 
-def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None, stream: Any) -> DeviceArray:
+def _empty(
+    shape: int | Sequence[int], numpy_type: np.dtype, name: str, device: int | None, stream: Stream | None
+) -> DeviceArray:
     """empty(); `name` is what has the dtype."""
     element_type(numpy_type, name)
     extents = checked_extents(shape, numpy_type.itemsize)
@@ -317,7 +320,7 @@ def _empty(shape: Any, numpy_type: np.dtype[Any], name: str, device: int | None,
     return DeviceArray(buffer, pointer, extents, strides, numpy_type, ordinal, handle)
 
 
-def checked_extents(shape: Any, itemsize: int) -> tuple[int, ...]:
+def checked_extents(shape: int | Sequence[int], itemsize: int) -> tuple[int, ...]:
     """The extents in the parameter `shape`, of elements of `itemsize` bytes."""
     try:
         extents = tuple(int(operator.index(extent)) for extent in (shape if np.iterable(shape) else (shape,)))

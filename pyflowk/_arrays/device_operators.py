@@ -12,12 +12,12 @@ import numpy as np
 _package: Any = import_module(__package__.partition(".")[0])
 
 
-def _is_operand(x: Any) -> bool:
+def _is_operand(x: object) -> bool:
     return isinstance(x, (bool, int, float, np.generic, ArrayOperators)) or hasattr(x, "__dlpack__")
 
 
-def _binary(name: str, *, is_reflected: bool = False) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
+def _binary(name: str, *, is_reflected: bool = False) -> Callable[[object, object], Any]:
+    def operate(self: object, other: object) -> Any:
         if not _is_operand(other):
             return NotImplemented
         function = getattr(_package, name)
@@ -26,8 +26,8 @@ def _binary(name: str, *, is_reflected: bool = False) -> Callable[[Any, Any], An
     return operate
 
 
-def _in_place(name: str) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
+def _in_place(name: str) -> Callable[[object, object], Any]:
+    def operate(self: object, other: object) -> Any:
         if not _is_operand(other):
             return NotImplemented
         return getattr(_package, name)(self, other, out=self)
@@ -35,8 +35,8 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
     return operate
 
 
-def _unary(name: str) -> Callable[[Any], Any]:
-    def operate(self: Any) -> Any:
+def _unary(name: str) -> Callable[[object], Any]:
+    def operate(self: object) -> Any:
         return getattr(_package, name)(self)
 
     return operate

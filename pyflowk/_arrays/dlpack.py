@@ -61,12 +61,12 @@ _STAND_INS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.comp
 class _Exported:
     """What NumPy's array of the memory stands on: it keeps the owner alive, and the strides."""
 
-    def __init__(self, owner: Any, strides: Any, interface: dict[str, Any]) -> None:
+    def __init__(self, owner: object, strides: object, interface: dict[str, object]) -> None:
         self.owner, self.strides, self.__array_interface__ = owner, strides, interface
 
 
 def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
-    """(DLDataTypeCode, bits) of a dtype; BufferError where DLPack has no such type."""
+    """(DLDataTypeCode, bits) of a dtype; BufferError if DLPack has no such type."""
     code = _TYPE_CODES_BY_NAME.get(dtype.name, _TYPE_CODES.get(dtype.kind) if dtype.isnative else None)
     if code is None:
         raise BufferError(f"DLPack has no type for dtype {dtype}")
@@ -74,7 +74,7 @@ def dlpack_type(dtype: np.dtype) -> tuple[int, int]:
 
 
 def make_capsule(
-    owner: Any,
+    owner: object,
     pointer: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
@@ -87,8 +87,8 @@ def make_capsule(
     Before NumPy 2.1 it is not versioned.
 
     NumPy makes the capsule, as of an array in host memory, and its fields are overwritten. The destructor and the
-    deleter are NumPy's, in C: they run with an exception pending, from any thread, and after the interpreter's end,
-    where functions of Python cannot.
+    deleter are NumPy's, in C: they run with an exception pending, from any thread, and after the interpreter's end.
+    Functions of Python cannot.
     """
     code, bits = dlpack_type(dtype)
     rank, itemsize = len(shape), dtype.itemsize
@@ -110,6 +110,17 @@ def make_capsule(
     tensor.code, tensor.bits = code, bits
     tensor.strides = ctypes.addressof(in_elements)  # NumPy's may be NULL
     return capsule
+
+
+def exchange_api(array_type: type) -> int | None:
+    """The address of the table of C functions of an array's type, as DLPack 1 has it; None if there is none."""
+    capsule = getattr(array_type, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    address = _capsule_pointer(capsule, b"dlpack_exchange_api")
+    major = c_uint32.from_address(address).value
+    reads_tensors = c_void_p.from_address(address + 16 + 3 * ctypes.sizeof(c_void_p)).value
+    return address if major == 1 and reads_tensors else None
 
 
 _MAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"

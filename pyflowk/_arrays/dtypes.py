@@ -7,18 +7,32 @@ import functools
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from .._arguments import shown
 from .._native.abi import DType
+from .frameworks import ADAPTERS
+
+D = TypeVar("D")
+
+
+class ElementDType(Protocol):
+    """A dtype of NumPy, or of a framework that has its own."""
+
+    @property
+    def itemsize(self) -> int: ...
+    def __hash__(self) -> int: ...
+
 
 # The names in NumPy, ml_dtypes and torch.
 _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "float8_e4m3fn"}
 _BY_NAME = {name: code for code, name in _NAMES.items()}
 # For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
+# Names of frameworks' dtypes whose arrays hold more than elements, such as torch.qint8, start with one of these.
+_OPAQUE = ("q", "bits")
 # All types, those that functions compute in, and what softmax and PReLU compute in.
 ALL_TYPES = tuple(DType)
 NUMBER_TYPES = tuple(code for code in DType if code < DType.COMPLEX64)
@@ -26,10 +40,10 @@ FLOAT_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
 def numpy_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
-    """np.dtype(dtype) of the argument `name`; names of ml_dtypes ("bfloat16", "float8_e5m2") work where that package
+    """np.dtype(dtype) of the argument `name`; names of ml_dtypes ("bfloat16", "float8_e5m2") work if that package
     is installed.
 
-    TypeError where there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
+    TypeError if there is no such type, ImportError for flowk's own types of ml_dtypes without that package.
     """
     try:
         found: np.dtype[Any] = np.dtype(dtype)
@@ -55,15 +69,15 @@ def dtype_name(code: DType) -> str:
 
 
 def dtype_named(name: str) -> DType | None:
-    """The type of that name; None where there is none."""
+    """The type called `name`; None if there is none."""
     return _BY_NAME.get({"float8_e4m3": "float8_e4m3fn", "float": "float64", "int": "int64"}.get(name, name))
 
 
 @functools.lru_cache(maxsize=256)
-def number_type(dtype: Any, name: str) -> DType:
+def number_type(dtype: ElementDType, name: str) -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.
 
-    TypeError, which names the parameter `name`, where flowk computes with no such type.
+    TypeError, which names the parameter `name`, if flowk does not compute with that type.
     """
     code = type_of_elements(dtype)
     if code is None or code >= DType.COMPLEX64:
@@ -72,7 +86,7 @@ def number_type(dtype: Any, name: str) -> DType:
 
 
 @functools.lru_cache(maxsize=256)
-def float_type(dtype: Any, name: str) -> DType:
+def float_type(dtype: ElementDType, name: str) -> DType:
     """number_type() for functions that compute in float16, bfloat16, float32 or float64."""
     code = type_of_elements(dtype)
     if code not in FLOAT_TYPES:
@@ -90,9 +104,9 @@ def softmax_results(code: DType) -> tuple[DType, ...]:
     return tuple(one for one in FLOAT_TYPES if one in coefficient_types(code) or code in coefficient_types(one))
 
 
-def wrong_dtype(name: str, dtype: Any, allowed: str) -> TypeError:
-    """The exception for an array `name` of type `dtype`: what is allowed, and what to do where only the byte order is
-    not."""
+def wrong_dtype(name: str, dtype: object, allowed: str) -> TypeError:
+    """The exception for an array `name` of type `dtype`: what is allowed, and what to do if only the byte order is
+    wrong."""
     text = f"{name} has dtype {dtype}, must be {allowed}"
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in _BY_NAME:
         text += f": NumPy's {name}.astype({dtype.name!r}) has this machine's byte order"
@@ -105,9 +119,9 @@ def listed(codes: Iterable[DType]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
+def named_type(dtype: object, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
     """flowk's type that a caller asks for in the parameter `dtype`: a name, a DType, a dtype or scalar type of NumPy or
-    ml_dtypes, or a dtype of torch. TypeError where it is not one of `allowed`."""
+    ml_dtypes, or a dtype of torch. TypeError if it is not one of `allowed`."""
     try:
         code = None if isinstance(dtype, np.generic) else _named_type(dtype)
     except (TypeError, ValueError):  # an argument that cannot be hashed, a list for example, is none of these
@@ -119,37 +133,43 @@ def named_type(dtype: Any, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
 
 # By type too: a DType is equal to its number, which names none.
 @functools.lru_cache(maxsize=256, typed=True)
-def _named_type(dtype: Any) -> DType | None:
+def _named_type(dtype: object) -> DType | None:
     if isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
-    return type_of_elements(dtype if type(dtype).__module__ == "torch" else numpy_dtype(dtype))
+    return type_of_elements(dtype if _is_framework_dtype(dtype) else numpy_dtype(dtype))
+
+
+def _is_framework_dtype(dtype: object) -> bool:
+    """Whether this is a dtype of a framework that has its own, and not an argument of np.dtype()."""
+    return type(dtype).__module__ in ADAPTERS and hasattr(dtype, "itemsize")
 
 
 @functools.lru_cache(maxsize=256)
-def type_of_elements(dtype: Any) -> DType | None:
+def type_of_elements(dtype: object) -> DType | None:
     """flowk's type with the name of a dtype of NumPy or a framework; None if there is none."""
     native = not isinstance(dtype, np.dtype) or dtype.isnative
     return _BY_NAME.get(str(dtype).rpartition(".")[2]) if native else None
 
 
-def dtype_like(code: DType, dtype: Any) -> Any:
+def dtype_like(code: DType, dtype: D) -> D:
     """The dtype of type `code` in the framework of `dtype`: NumPy, or a module that has its dtypes by name."""
-    if isinstance(dtype, np.dtype):
-        return dtype if dtype.name == _NAMES[code] else numpy_dtype(_NAMES[code])
-    return getattr(sys.modules[type(dtype).__module__], _NAMES[code])
+    if not isinstance(dtype, np.dtype):
+        result: D = getattr(sys.modules[type(dtype).__module__], _NAMES[code])
+        return result
+    return dtype if dtype.name == _NAMES[code] else cast(D, numpy_dtype(_NAMES[code]))
 
 
 @functools.lru_cache(maxsize=256)
-def element_type(dtype: Any, name: str) -> tuple[DType, int]:
+def element_type(dtype: ElementDType, name: str) -> tuple[DType, int]:
     """(The flowk type as which an element of `dtype` is moved, its bytes); `dtype` is NumPy's or torch's.
 
-    TypeError, which names the parameter `name`, where the elements are not 1, 2, 4, 8 or 16 plain bytes.
+    TypeError, which names the parameter `name`, if the elements are not 1, 2, 4, 8 or 16 plain bytes.
     """
     if getattr(dtype, "hasobject", False):
         raise TypeError(f"{name} has dtype {dtype}: its elements are Python objects, must be plain bytes")
-    if str(dtype).startswith(("torch.q", "torch.bits")):
+    if not isinstance(dtype, np.dtype) and str(dtype).rpartition(".")[2].startswith(_OPAQUE):
         raise TypeError(f"{name} has dtype {dtype}: its tensors hold more than elements, must be plain bytes")
     num_bytes = dtype.itemsize
     code = type_of_elements(dtype) or _BY_BYTES.get(num_bytes)
@@ -158,10 +178,12 @@ def element_type(dtype: Any, name: str) -> tuple[DType, int]:
     return code, num_bytes
 
 
-def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Strides in elements: torch counts in them, NumPy and all that carry its dtypes count bytes.
+def element_strides(
+    dtype: ElementDType, shape: tuple[int, ...], strides: tuple[int, ...], name: str
+) -> tuple[int, ...]:
+    """Strides in elements: torch counts elements; NumPy, and arrays with its dtypes, count bytes.
 
-    ValueError where a stride is not a multiple of the element, as in a view of one field of a struct.
+    ValueError if a stride is not a multiple of the element, as in a view of one field of a struct.
     """
     if not isinstance(dtype, np.dtype):
         return strides
@@ -175,7 +197,7 @@ def element_strides(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of C order, in units of 1 / `itemsize` elements: bytes, or elements where `itemsize` is 1."""
+    """Strides of C order, in units of 1 / `itemsize` elements: bytes, or elements if `itemsize` is 1."""
     strides = [itemsize] * len(shape)
     for dimension in range(len(shape) - 1, 0, -1):
         strides[dimension - 1] = strides[dimension] * max(shape[dimension], 1)

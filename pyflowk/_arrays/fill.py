@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 
 from .._native.abi import NUMBER, DType
-from .._native.c_types import Int64Pointer
+from .._native.c_types import Int64Pointer, Library
 from .._native.errors import error_of
 from .._native.operations import UnaryOp
+from .adapters.base import Extents
 from .dtypes import element_strides
 
 _BITS = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64}
 
 
-def fill_memory(library: Any, pointer: int, geometry: tuple[Any, ...], value: Any, stream: int) -> None:
-    """`value`, as NumPy converts it to the dtype, to all elements; `geometry` is (shape, strides in bytes, dtype).
+def fill_memory(
+    library: Library, pointer: int, shape: Extents, strides: Extents, dtype: np.dtype, value: Any, stream: int
+) -> None:
+    """Writes `value`, as NumPy converts it to the dtype, to all elements; strides are in bytes.
 
     One kernel copies the number's bits; two of them, for the halves of an element of 16 bytes.
     """
-    shape, strides, dtype = geometry
     if np.ndim(value):
         raise TypeError("value is an array, must be a number")
     bits = np.full((), value, dtype).tobytes()

@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._arguments import integer_in
 from .._native import driver
 
+if TYPE_CHECKING:
+    from .._typing import Stream
+
 LEGACY_DEFAULT = 1  # cudaStreamLegacy, which DLPack and CAI also write as 1
 
 
-def stream_handle(stream: Any) -> int:
+def stream_handle(stream: Stream) -> int:
     """The cudaStream_t, as int, of an int, an object with `__cuda_stream__()` (cuda.core), `.cuda_stream` (torch),
     `.ptr` (CuPy) or `.handle` (Numba); TypeError for anything else, ValueError for an int that is no handle."""
     if isinstance(stream, (int, np.integer)) and not isinstance(stream, bool):
@@ -40,24 +40,10 @@ def is_same_stream(first: int, second: int) -> bool:
     return first == second or {first, second} == {0, LEGACY_DEFAULT}
 
 
-def on_torch_stream(stream: int, device: int) -> Any:
-    """A block whose allocations by torch belong to `stream`: freed memory is used again in its order."""
-    cuda = sys.modules["torch"].cuda
-    return cuda.stream(cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device=f"cuda:{device}"))
+_held: deque[tuple[int, object]] = deque()
 
 
-@contextlib.contextmanager
-def on_cupy_stream(stream: int, device: int) -> Iterator[None]:
-    """on_torch_stream() for allocations by CuPy."""
-    cuda = sys.modules["cupy"].cuda
-    with cuda.Device(device), cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device):
-        yield
-
-
-_held: deque[tuple[int, Any]] = deque()
-
-
-def hold_until_done(stream: int, owner: Any) -> None:
+def hold_until_done(stream: int, owner: object) -> None:
     """Keeps `owner` alive until the work that is on `stream` now has ended; drops what earlier calls kept.
 
     For arrays whose framework does not know `stream` and could reuse their memory. In a capture nothing is kept: the

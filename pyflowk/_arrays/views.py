@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -20,7 +20,7 @@ Extents = tuple[int, ...]
 def indexed(shape: Extents, strides: Extents, index: Any) -> tuple[int, Extents, Extents]:
     """(Offset, shape, strides) of a[index], with `index` of integers, slices, None and Ellipsis.
 
-    IndexError where it is outside or has too many entries, TypeError where it is of arrays or bool.
+    IndexError if it is outside or has too many entries, TypeError if it is of arrays or bool.
     """
     entries = index if isinstance(index, tuple) else (index,)
     num_used = sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -70,8 +70,8 @@ def _place(entry: Any, axis: int, extent: int) -> int:
     return place % extent
 
 
-def wanted_shape(size: int, shape: Sequence[Any]) -> Extents:
-    """The shape given to reshape(), with the extent that -1 stands for; ValueError where `size` elements do not fit."""
+def wanted_shape(size: int, shape: Sequence[SupportsIndex]) -> Extents:
+    """The shape given to reshape(), with the extent that -1 stands for; ValueError if `size` elements do not fit."""
     try:
         extents = tuple(int(operator.index(extent)) for extent in shape)
     except TypeError as error:
@@ -87,7 +87,7 @@ def wanted_shape(size: int, shape: Sequence[Any]) -> Extents:
 
 
 def reshaped_strides(shape: Extents, strides: Extents, new: Extents, itemsize: int) -> Extents | None:
-    """Strides of the same elements in the shape `new`, which has as many; None where they need a copy."""
+    """Strides of all elements in another shape of the same size; None if they need a copy."""
     if 0 in new:
         return contiguous_strides(new, itemsize)
     old = [(extent, stride) for extent, stride in zip(shape, strides) if extent != 1]
@@ -113,7 +113,7 @@ def reshaped_strides(shape: Extents, strides: Extents, new: Extents, itemsize: i
     return tuple(result)
 
 
-def squeezed(shape: Extents, strides: Extents, axis: Any) -> tuple[Extents, Extents]:
+def squeezed(shape: Extents, strides: Extents, axis: int | tuple[int, ...] | None) -> tuple[Extents, Extents]:
     """Without the dimensions `axis`, each of extent 1; None: without all of extent 1."""
     rank = len(shape)
     if axis is None:
@@ -128,7 +128,7 @@ def squeezed(shape: Extents, strides: Extents, axis: Any) -> tuple[Extents, Exte
 
 
 def broadcast_strides(shape: Extents, strides: Extents, target: Extents) -> Extents:
-    """Strides of the elements repeated to the shape `target`; ValueError where they do not broadcast to it."""
+    """Strides of the elements repeated to the shape `target`; ValueError if they do not broadcast to it."""
     lead = len(target) - len(shape)
     if lead < 0 or any(extent not in (1, wanted) for extent, wanted in zip(shape, target[lead:])):
         raise ValueError(f"shape {shape} does not broadcast to {target}")

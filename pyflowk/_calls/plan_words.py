@@ -6,14 +6,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from .._arrays import kinds
+from .._arrays.adapters.base import AnyAdapter
 from .._arrays.dtypes import contiguous_strides, dtype_like
+from .._arrays.registry import ARRAYS
 from .._elementwise.promotion import INTEGERS, parameter_value
 from .._native import library as native
 from .._native.abi import FUNCTIONS, DType, SoftmaxMask
@@ -118,13 +116,13 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     if set(numbers) - {operand_names[number.at] for _, kind, number in slots if kind in (NUMBER, NUMBER_BYTES)}:
         return None
     # Options, and the dtypes of arrays, are parts of the key by address.
-    kept: list[Any] = [program, *(one.dtype if type(one) in kinds.ARRAYS else one for one in arguments)]
+    kept: list[Any] = [program, *(one.dtype if type(one) in ARRAYS else one for one in arguments)]
     try:
         steps = tuple(step_words(bound, step, arrays, numbers, kept) for step in program.steps)
         made = _new_arrays(bound, arrays, kept)
     except NotPlain:
         return None
-    default = None if program.context is None else sys.modules["torch"].get_default_dtype()
+    default = None if program.context is None else bound.source.default_dtype()
     return steps, made, operation.num_results, default, kept
 
 
@@ -144,28 +142,22 @@ def _new_arrays(bound: Bound, arrays: dict[Arg, int], kept: list[Any]) -> tuple[
     return tuple(made)
 
 
-def _maker(kind: Any, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...]:
+def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...]:
     """What makes a new array: a function, its arguments (None: the first array) and options; or the address of its
-    rank, shape and strides, for the exchange API's allocator.
-
-    Not that allocator for torch: the storage of its tensors cannot be resized, and record_stream() does nothing there.
-    """
+    rank, shape and strides, for the exchange API's allocator."""
     shape, dtype, order, _ = buffer
     in_order = contiguous_strides(shape if order is None else tuple(shape[d] for d in order), 1)
     strides = in_order if order is None else tuple(in_order[order.index(d)] for d in range(len(order)))
-    if isinstance(kind, kinds.TorchKind):
-        torch = sys.modules["torch"]
-        if (tuple(x.shape), x.stride(), x.dtype) == (shape, strides, dtype):
-            return torch.empty_like, None, None, 0
-        return torch.empty_strided, (shape, strides), {"dtype": dtype, "device": x.device}, 0
-    if order is None and kind is kinds.NUMPY:
-        return np.empty, (shape, dtype), None, 0
+    maker = adapter.maker(x, shape, strides, dtype)
+    if maker is not None:
+        return (*maker, 0)
     if order is None and dtype == x.dtype and hasattr(type(x), "__dlpack_c_exchange_api__"):
         kept.append((ctypes.c_int64 * (1 + 2 * len(shape)))(len(shape), *shape, *strides))
         return None, None, None, ctypes.addressof(kept[-1])
-    return functools.partial(_new, kind, buffer), None, None, 0
+    return functools.partial(_new, adapter, buffer), None, None, 0
 
 
-def _new(kind: Any, buffer: Buffer, x: Any) -> Any:
-    *_, device, _ = kind.read(x, "x", kind.stream_of(x))
-    return new_array(kind, x, buffer.shape, buffer.dtype, buffer.order, device, kind.stream_of(x))[0]
+def _new(adapter: AnyAdapter, buffer: Buffer, x: Any) -> Any:
+    stream = adapter.stream_of(x)
+    *_, device, _ = adapter.read(x, "x", stream)
+    return new_array(adapter, x, buffer, device, stream)[0]

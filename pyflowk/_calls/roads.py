@@ -10,13 +10,11 @@ apart, and if pyflowk was built without Python's headers.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import importlib.machinery
 import importlib.util
 import inspect
 import os
-import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -25,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from .. import _pipeline
-from .._arrays import kinds
+from .._arrays.adapters.base import BY_DEVICE_ARRAY, BY_NUMPY
 from .._arrays.device_array import DeviceArray
-from .._arrays.frameworks import attribute_of, trace_by
 from .._arrays.frameworks import is_compiling as is_compiling
+from .._arrays.registry import ARRAYS
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
@@ -36,8 +34,6 @@ from .._native.operator_table import OF_MEMORY
 from .._pipeline import Bound, Request
 from .plan_words import plan_of
 
-# The ways of reading.h.
-_BY_EXCHANGE_API, _BY_CUPY, _BY_DEVICE_ARRAY, _BY_NUMBA, _BY_NUMPY = range(5)
 _ROLES = {"": "a", "=": "o", "~": "v"}
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
 _NO_PARAMETERS = (*OF_MEMORY, "others", "return")
@@ -104,7 +100,7 @@ class Road:
         """The result of a call, and its plan for calls.c; None where it is not plain."""
         request, outs, stream = self._split(arguments)
         bound = _pipeline.bind(request, outs, stream)
-        if bound.__class__ is not Bound:
+        if not isinstance(bound, Bound):
             return bound.by_operator(request, outs, stream), None
         result = bound.run()
         try:
@@ -164,8 +160,8 @@ def program_cache() -> Any:
         cache = importlib.util.module_from_spec(spec)
         loader.exec_module(cache)
     cache.add_constant(DType)
-    cache.add_type(DeviceArray, _BY_DEVICE_ARRAY, 0, False, None)
-    cache.add_type(np.ndarray, _BY_NUMPY, 0, False, None)
+    cache.add_type(DeviceArray, BY_DEVICE_ARRAY, 0, False, None)
+    cache.add_type(np.ndarray, BY_NUMPY, 0, False, None)
     return cache
 
 
@@ -207,48 +203,9 @@ _noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, li
 def notice(array_type: type[Any]) -> None:
     """Makes the type of an array known to the fast path, if that can read it: torch's tensors, CuPy's arrays, Numba's,
     and those of any framework that have the exchange API and follow its current stream."""
-    kind, cache = kinds.ARRAYS.get(array_type), program_cache()
-    if array_type in _noticed or kind is None:  # no call has read such an array: torch's operator took it
+    adapter, cache = ARRAYS.get(array_type), program_cache()
+    if array_type in _noticed or adapter is None:  # no call has read such an array: a framework's operator took it
         return
     _noticed.add(array_type)
-    if cache is None or not kind.is_array:
-        return
-    if array_type.__name__ == "DeviceNDArray":
-        memory = attribute_of(array_type.__module__, "_driver.OwnedPointer")
-        if memory is not None:
-            cache.add_type(array_type, _BY_NUMBA, 0, False, memory)
-    if not kind.follows_current_stream:
-        return
-    api = _exchange_api(array_type)
-    if isinstance(kind, kinds.TorchSubclassKind):
-        return
-    if isinstance(kind, kinds.TorchKind):
-        if api and import_module("pyflowk._torch.gate").is_whole:
-            _watch_torch(cache)
-            cache.add_type(array_type, _BY_EXCHANGE_API, api, True, None)
-    elif api:
-        cache.add_type(array_type, _BY_EXCHANGE_API, api, False, None)
-    elif isinstance(kind, kinds.CupyKind):
-        current_stream = sys.modules["cupy"].cuda.get_current_stream
-        cache.add_type(array_type, _BY_CUPY, 0, False, current_stream)
-
-
-def _exchange_api(array_type: type[Any]) -> int | None:
-    """The address of the type's table, of DLPack 1's; None where it has none."""
-    capsule = getattr(array_type, "__dlpack_c_exchange_api__", None)
-    if capsule is None:
-        return None
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = get_pointer(capsule, b"dlpack_exchange_api")
-    major = ctypes.c_uint32.from_address(address).value
-    reads_tensors = ctypes.c_void_p.from_address(address + 16 + 3 * ctypes.sizeof(ctypes.c_void_p)).value
-    return address if major == 1 and reads_tensors else None
-
-
-@functools.cache
-def _watch_torch(cache: Any) -> None:
-    torch, gate = sys.modules["torch"], import_module("pyflowk._torch.gate")
-    cache.watch(gate.WATCHERS, *gate.GATES)
-    cache.add_constant(torch.dtype)
-    trace_by(torch.compiler.is_dynamo_compiling)
+    if cache is not None:
+        adapter.register_type(array_type, cache)

@@ -7,7 +7,6 @@ converted first, each by a step of its own into temporary memory.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from ctypes import c_double, c_int, c_int32
@@ -15,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type
-from .._arrays.kinds import Geometry, Signature
+from .._arrays.adapters.base import Geometry, Signature
+from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, type_of_elements
 from .._calls.roads import Road
 from .._native.abi import NUMBER, DType
 from .._native.c_types import Int64Pointer
@@ -27,8 +26,7 @@ from .._program import NUMBER as NUMBER_ARG
 from .layout import Placement, memory_order, place_operands, strides_in_order
 from .promotion import INTEGERS, number_as
 from .promotion import LARGEST_PARAMETER as LARGEST_PARAMETER
-from .resolution import COMPARISONS, TO_BOOL, Op, Resolution, ZeroDim, resolve, resolve_torch, takes_out
-from .torch_promotion import default_dtype
+from .resolution import COMPARISONS, PROMOTIONS, TO_BOOL, Op, resolve, takes_out
 
 _ZERO = c_double(0)  # for a parameter that the operation does not have
 
@@ -59,7 +57,7 @@ class Elementwise(Operation):
         super().__init__(
             *(names, self._plan),
             parameters=parameters,
-            context=lambda library: default_dtype(),
+            context=lambda library, adapter: type_of_elements(adapter.default_dtype()),
             takes_numbers=len(names) > 1,
         )
         self.op = op
@@ -74,25 +72,26 @@ class Elementwise(Operation):
         options: tuple[DType | type, ...] | None,
         default: DType | None = None,
     ) -> Program | None:
-        """ValueError where shapes do not broadcast, TypeError where types do not fit. `default` is the default dtype
-        of torch, if the types depend on it."""
+        """ValueError if shapes do not broadcast, TypeError if types do not fit. `default` is the framework's default
+        dtype, if the types depend on it."""
         names, (out,) = self.names, outs
         arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
         for operand, name in zip(operands, names):
             if operand is None:
                 raise no_array(name, operand, "array or a number")
-        kinds = tuple(
+        types = tuple(
             number_type(operand[2], name) if isinstance(operand, tuple) else operand
             for operand, name in zip(operands, names, strict=True)
         )
         first = operands[arrays[0]]
-        if isinstance(first[2], np.dtype):
-            resolution = resolve(self.op, kinds, options or (), names, exact_integers=self.exact_integers)
+        promotion, exact = PROMOTIONS.get(type(first[2])), self.exact_integers
+        if promotion is None:
+            resolution = resolve(self.op, types, options or (), names, exact_integers=exact)
         else:
-            resolve_now = functools.partial(self._resolve_tensors, operands, kinds, options or ())
-            resolution = resolve_now(default or DType.FLOAT32)
-            if default is None and resolution != resolve_now(DType.FLOAT64):
+            found = promotion(self.op, operands, types, options or (), names, default, exact_integers=exact)
+            if found is None:
                 return None
+            resolution = found
         op, needed, result = resolution
         result = result if self.result is None else self.result
         out_type = result
@@ -104,7 +103,7 @@ class Elementwise(Operation):
         place = place_operands(names, operands, out)
         out_dtype = dtype_like(out_type, first[2]) if out is None else out[2]
         buffer = Buffer(place.shape, out_dtype, place.order)
-        conversions = [index for index in arrays if kinds[index] != needed[index]]
+        conversions = [index for index in arrays if types[index] != needed[index]]
         steps: list[Step] = []
         temps: list[int] = []
         keep = [place.keep]
@@ -128,7 +127,7 @@ class Elementwise(Operation):
                     temps[-1] = math.prod(shape) * element_type(dtype, names[index])[1]
             place = place_operands(names, converted, out or _new_geometry(place.shape, place.order, out_dtype))
             keep.append(place.keep)
-        types = [code if index in arrays else number_as(code) | NUMBER for index, code in enumerate(needed)]
+        passed_types = [code if index in arrays else number_as(code) | NUMBER for index, code in enumerate(needed)]
         passed = needed if op in TO_BOOL else tuple(map(number_as, needed))
         called: Any = c_int(op.value)
         for index in range(len(operands)):
@@ -141,26 +140,8 @@ class Elementwise(Operation):
         if OPERATIONS[op].num_parameters:
             for index, name in enumerate(self.parameters):
                 parameters[index] = Arg(NUMBER_ARG, Number(len(operands) + index, out_type, name))
-        steps.append(_step(called, read, types, Arg(OUTPUT, 0), out_type, place, parameters, names))
+        steps.append(_step(called, read, passed_types, Arg(OUTPUT, 0), out_type, place, parameters, names))
         return Program(tuple(steps), (buffer,), tuple(temps), keep, context=default)
-
-    def _resolve_tensors(
-        self,
-        operands: tuple[Signature, ...],
-        kinds: tuple[DType | type, ...],
-        parameters: tuple[DType | type, ...],
-        default: DType,
-    ) -> Resolution:
-        marked = tuple(
-            ZeroDim(kind) if isinstance(kind, DType) and not (isinstance(operand, tuple) and operand[0]) else kind
-            for kind, operand in zip(kinds, operands)
-        )
-        return self.resolve_torch(marked, parameters, default)
-
-    def resolve_torch(
-        self, kinds: tuple[DType | ZeroDim | type, ...], parameters: tuple[DType | type, ...], default: DType
-    ) -> Resolution:
-        return resolve_torch(self.op, kinds, parameters, self.names, default, exact_integers=self.exact_integers)
 
 
 def _step(

@@ -9,8 +9,8 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._arguments import shown
+from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
-from .._arrays.kinds import Signature
 from .._native import driver
 from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
 from .._native.errors import error_of

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ctypes import c_int64
 from typing import Any, NamedTuple
 
+from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import contiguous_strides, element_strides
-from .._arrays.kinds import Signature
 
 
 class Placement(NamedTuple):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework but PyTorch:
-torch_promotion.py.
+"""The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework that has no
+rules of its own in PROMOTIONS of resolution.py.
 
 It depends on the operands' types alone: not on their shapes, nor on their order.
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of, integer_bounds, promote
-from .torch_promotion import common_type as torch_common_type
 
 Op = UnaryOp | BinaryOp | TernaryOp
 
@@ -40,31 +40,12 @@ class Resolution(NamedTuple):
     result: DType
 
 
-class ZeroDim(NamedTuple):
-    """The type of a torch tensor without dimensions."""
-
-    code: DType
-
-
-@functools.lru_cache(maxsize=1024)
-def resolve_torch(
-    op: Op,
-    operands: tuple[DType | ZeroDim | type, ...],
-    parameters: tuple[DType | type, ...],
-    names: tuple[str, ...],
-    default: DType,
-    *,
-    exact_integers: bool = False,
-) -> Resolution:
-    """resolve() by PyTorch's rules; a DType is the type of a tensor with dimensions. `default` is the default dtype."""
-    values = operands[1:] if op == TernaryOp.WHERE else operands
-    tensors = tuple(kind for kind in values if isinstance(kind, DType))
-    scalars = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in values if kind not in tensors)
-    codes = tuple(kind for kind in (*scalars, *parameters) if isinstance(kind, DType))
-    numbers = tuple(kind for kind in (*scalars, *parameters) if not isinstance(kind, DType))
-    common = torch_common_type(tensors, codes, numbers, default)
-    kinds = tuple(kind.code if isinstance(kind, ZeroDim) else kind for kind in operands)
-    return _resolved(op, kinds, names, common, exact_integers, default)
+# The rules of a framework that does not promote as NumPy does. Arguments: op, the operands' signatures and types, the
+# parameters' types, the operands' names, the default dtype or None, exact_integers=. It returns None if it needs the
+# default dtype and has none.
+Promotion = Callable[..., Resolution | None]
+# By the type of the framework's dtypes.
+PROMOTIONS: dict[type, Promotion] = {}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -88,10 +69,10 @@ def resolve(
         # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
         return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)
-    return _resolved(op, operands, names, common, exact_integers, None)
+    return resolved(op, operands, names, common, exact_integers, None)
 
 
-def _resolved(
+def resolved(
     op: Op,
     operands: tuple[DType | type, ...],
     names: tuple[str, ...],

@@ -36,7 +36,8 @@ def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) 
         key = (function, *map(_key, static.values()))
     except TypeError:
         return function(arrays, **static)
-    if jax.config.jax_disable_jit:
+    config: Any = jax.config
+    if config.jax_disable_jit:
         return function(arrays, **static)
     program = _programs.get(key)
     if program is None:

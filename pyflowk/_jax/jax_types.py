@@ -72,4 +72,5 @@ def _float_of(dtype: np.dtype[Any], x64: bool) -> np.dtype[Any]:
 
 def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which jax.numpy computes a function that only floats have, sqrt for example."""
-    return _float_of(dtype, jax.config.jax_enable_x64)
+    config: Any = jax.config
+    return _float_of(dtype, config.jax_enable_x64)

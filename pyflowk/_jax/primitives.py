@@ -90,7 +90,7 @@ def _primitive(name: str, abstract: Callable[..., Any], multiple_results: bool) 
 
 def _run(primitive: Any, *operands: Any, **parameters: Any) -> Any:
     program = _compiled(primitive, tuple(parameters.items()))
-    config = jax.config
+    config: Any = jax.config
     finds_nans, finds_infs = config.jax_debug_nans, config.jax_debug_infs
     if not (config.jax_disable_jit or finds_nans or finds_infs):
         return program(*operands)
@@ -229,7 +229,7 @@ def sum_to(value: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def first_dimension(dimensions: Sequence[int | None]) -> int:
     """The batch dimension of the first operand that has one."""
-    return next(dimension for dimension in dimensions if dimension is not None)
+    return next(int(dimension) for dimension in dimensions if dimension is not None)
 
 
 def batch_size(operands: Sequence[jax.Array], dimensions: Sequence[int | None]) -> int:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import CDLL, c_void_p
 from enum import IntEnum
+from typing import Any, Protocol
 
 
 class HashedEnum(IntEnum):
@@ -44,6 +45,12 @@ class SoftmaxMaskPointer(c_void_p):
 
 class Array(c_void_p):
     """`T *` or `const T *` of any other kind: an address as int."""
+
+
+class Library(Protocol):
+    """A library's C functions, by their names."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
 
 def declare(library: CDLL, functions: Mapping[str, tuple[type, list[type]]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from typing import Any
 
 from .abi import Status
 from .errors import FlowkError
@@ -52,7 +53,7 @@ _EVENT_DISABLE_TIMING = 2
 
 @functools.cache
 def _driver() -> ctypes.CDLL | None:
-    """libcuda, initialised; None where there is no driver or no GPU."""
+    """libcuda, initialised; None if there is no driver or no GPU."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
         for name, argtypes in _FUNCTIONS.items():
@@ -75,6 +76,13 @@ def _call(name: str, *arguments: object) -> None:
         raise FlowkError(Status.CUDA_ERROR, f"{name} returned {error}: {(text.value or b'?').decode()}")
 
 
+def _value_of(c_type: type[Any], name: str, *arguments: object) -> Any:
+    """What a function of the driver writes to its first argument."""
+    value = c_type()
+    _call(name, ctypes.byref(value), *arguments)
+    return value.value
+
+
 def address_of(name: str) -> int:
     """The address of a function of libcuda, which is there."""
     return ctypes.cast(getattr(_driver(), name), c_void_p).value or 0
@@ -83,11 +91,7 @@ def address_of(name: str) -> int:
 @functools.cache
 def device_count() -> int:
     """How many GPUs the driver shows; 0 without a driver."""
-    if _driver() is None:
-        return 0
-    count = c_int()
-    _call("cuDeviceGetCount", ctypes.byref(count))
-    return count.value
+    return 0 if _driver() is None else int(_value_of(c_int, "cuDeviceGetCount"))
 
 
 def device_name(device: int) -> str:
@@ -105,9 +109,7 @@ def architecture(device: int) -> str:
 
 
 def _attribute(attribute: int, device: int) -> int:
-    value = c_int()
-    _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-    return value.value
+    return int(_value_of(c_int, "cuDeviceGetAttribute", attribute, device))
 
 
 def memory_bytes() -> tuple[int, int]:
@@ -119,27 +121,24 @@ def memory_bytes() -> tuple[int, int]:
 
 def driver_version() -> str:
     """The newest CUDA version that the driver speaks, as major.minor."""
-    version = c_int()
-    _call("cuDriverGetVersion", ctypes.byref(version))
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+    version = _value_of(c_int, "cuDriverGetVersion")
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def current_device() -> int | None:
-    """The device of this thread's current context; None where it has none."""
+    """The device of this thread's current context; None if it has none."""
     device = c_int()
     library = _driver()
     return device.value if library is not None and library.cuCtxGetDevice(ctypes.byref(device)) == 0 else None
 
 
 @functools.cache
-def _primary_context(device: int) -> int | None:
-    context = c_void_p()
-    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)  # kept for the life of the process
-    return context.value
+def _primary_context(device: int) -> int:
+    return int(_value_of(c_void_p, "cuDevicePrimaryCtxRetain", device))  # kept for the life of the process
 
 
 class current:
-    """`with current(device):` makes it current for this thread, where it is not; then what was current before."""
+    """`with current(device):` makes it current for this thread if it is not, and afterwards what was current before."""
 
     # A class, because contextlib's generator takes 1 us more.
 
@@ -167,8 +166,8 @@ def is_capturing(stream: int) -> bool:
 
 
 def make_wait(stream: int, other: int) -> None:
-    """Orders later work on `stream` after all that is on `other` now. Does nothing where either is being captured: a
-    wait would break the capture or tie it to work outside it."""
+    """Orders later work on `stream` after all work that is on `other` now. Does nothing if one of them is being
+    captured: a wait would break the capture or tie it to work outside it."""
     if (stream or 1) == (other or 1) or is_capturing(stream) or is_capturing(other):
         return
     event = create_event()
@@ -202,10 +201,12 @@ def trim_pool(pool: int, num_bytes_kept: int) -> None:
 def is_pinned(host_pointer: int) -> bool:
     """Whether a host address is in page-locked memory."""
     kind, library = c_uint(), _driver()
-    status = (
-        -1 if library is None else library.cuPointerGetAttribute(ctypes.byref(kind), 2, host_pointer)
-    )  # MEMORY_TYPE
-    return status == 0 and kind.value == 1  # HOST
+    memory_type, host = 2, 1
+    return (
+        library is not None
+        and library.cuPointerGetAttribute(ctypes.byref(kind), memory_type, host_pointer) == 0
+        and kind.value == host
+    )
 
 
 def enqueue_copy(to_pointer: int, from_pointer: int, num_bytes: int, stream: int) -> None:
@@ -215,10 +216,7 @@ def enqueue_copy(to_pointer: int, from_pointer: int, num_bytes: int, stream: int
 
 def create_event(*, timing: bool = False) -> int:
     """A new event of the current device; destroy_event() ends it."""
-    event = c_void_p()
-    _call("cuEventCreate", ctypes.byref(event), 0 if timing else _EVENT_DISABLE_TIMING)
-    assert event.value is not None
-    return event.value
+    return int(_value_of(c_void_p, "cuEventCreate", 0 if timing else _EVENT_DISABLE_TIMING))
 
 
 def record_event(event: int, stream: int) -> None:
@@ -234,10 +232,8 @@ def event_is_done(event: int) -> bool:
 
 def elapsed_ms(start: int, end: int) -> float:
     """Milliseconds between two timing events; waits for the second."""
-    milliseconds = c_float()
     _call("cuEventSynchronize", end)
-    _call("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
-    return milliseconds.value
+    return float(_value_of(c_float, "cuEventElapsedTime", start, end))
 
 
 def destroy_event(event: int) -> None:

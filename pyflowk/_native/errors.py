@@ -6,18 +6,18 @@
 - `FlowkValueError`, both a FlowkError and a ValueError: a value that the caller passed causes the status
   (INVALID_ARGUMENT to SIZE_OVERFLOW), or `axes` is not a permutation.
 - `ValueError`, `TypeError`: errors that only Python can see: an `out` of the wrong shape, dtype or read-only, arrays on
-  different devices, a host array beside a device array, an object that is not an array.
+  different devices, a host array with a device array, an object that is not an array.
 - `OverflowError`: a number outside the range of its type. `MemoryError`: an array that does not fit. `ImportError`: a
   missing package, or no libflowk_simt.
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Mapping, Sequence
 
 from .abi import Status
+from .c_types import Library
 from .operator_table import OPERATORS
 
 
@@ -58,7 +58,7 @@ _PYTHON_NAMES = {name: operator.c_names for operator in OPERATORS.values() for n
 _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 
 
-def error_of(library: ctypes.CDLL, status: int) -> FlowkError:
+def error_of(library: Library, status: int) -> FlowkError:
     """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
     message = library.flowk_last_error().decode(errors="replace")
     error = (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and loads libflowk (device arrays) and libflowk_simt (host arrays), each when it is first needed.
 
-FLOWK_LIBRARY, read at that moment, overrides where and what is loaded:
+FLOWK_LIBRARY, read at that moment, says what is loaded, and from where:
   `cuda` or `simt`    only that library, from the usual places;
   a folder            both libraries, from this folder;
   a file              only this library; its build says which arrays it takes.
@@ -16,21 +16,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import abi, driver
-from .c_types import declare
+from .c_types import Library, declare
 from .errors import FlowkError
 
 FILE_NAMES = {"cuda": "libflowk.so.1", "simt": "libflowk_simt.so.1"}
 
 # The library that takes the arrays of a device (None: the host); filled by for_device().
-loaded: dict[int | None, Any] = {}
+loaded: dict[int | None, Library] = {}
 _opened: dict[str, ctypes.CDLL] = {}
 
 
-def for_device(device: int | None, name: str) -> Any:
+def for_device(device: int | None, name: str) -> Library:
     """The library for the array in parameter `name`, which is on `device` (None: the host).
 
-    Raises TypeError where FLOWK_LIBRARY rules it out, FlowkError(NO_DEVICE) where no libflowk or no driver is found,
-    ImportError where libflowk_simt is missing or a library does not load.
+    Raises TypeError if FLOWK_LIBRARY rules it out, FlowkError(NO_DEVICE) if no libflowk or no driver is found,
+    ImportError if libflowk_simt is missing or a library does not load.
     """
     library = loaded.get(device)
     if library is None:
@@ -46,9 +46,9 @@ def for_device(device: int | None, name: str) -> Any:
             raise FlowkError(
                 abi.Status.NO_DEVICE, f"{name} is on device {device}, but {driver.device_count()} devices are found"
             )
-        library = open_backend(backend)
+        library = opened = open_backend(backend)
         if device is not None and driver.device_count() > 1:
-            library = _OnDevice(library, device)
+            library = _OnDevice(opened, device)
         loaded[device] = library
     return library
 
@@ -74,13 +74,13 @@ def open_backend(backend: str) -> ctypes.CDLL:
 
 
 def _why_none(paths: list[str]) -> str:
-    """That the build was for the CPU only, where libflowk_simt lies beside the places of libflowk."""
+    """Says that the build was for the CPU only, if libflowk_simt lies in a folder of `paths`."""
     folders = [os.path.dirname(path) for path in paths if os.sep in path]
     is_there = any(os.path.exists(os.path.join(folder, FILE_NAMES["simt"])) for folder in folders)
     return "it was built without CUDA (libflowk_simt alone, for NumPy's arrays); " if is_there else ""
 
 
-def function_of(library: Any, name: str) -> Any:
+def function_of(library: Library, name: str) -> Any:
     """The C function that a library of for_device() calls."""
     return getattr(library._library if isinstance(library, _OnDevice) else library, name)
 
@@ -92,7 +92,7 @@ def addresses(library: ctypes.CDLL) -> Any:
 
 
 def allowed_backend() -> str | None:
-    """The only backend that FLOWK_LIBRARY allows, None where it allows both."""
+    """The only backend that FLOWK_LIBRARY allows, None if it allows both."""
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice in FILE_NAMES:
         return choice
@@ -101,7 +101,7 @@ def allowed_backend() -> str | None:
 
 
 def installed_path(backend: str) -> str | None:
-    """The file of the `cuda` or `simt` library that open_backend() loads; None where there is none, or where only the
+    """The file of the `cuda` or `simt` library that open_backend() loads; None if there is none, or if only the
     system's loader finds it."""
     if allowed_backend() not in (None, backend):
         return None

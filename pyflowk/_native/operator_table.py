@@ -20,7 +20,7 @@ class Operator(NamedTuple):
     c_functions  what it calls
     c_names      the C parameters that have another name in Python, and this name
     torch        the types in the schema that do not follow from the signature; None for a parameter that the operator
-                 lacks; None where torch.ops.flowk has no such operator
+                 lacks; None if torch.ops.flowk has no such operator
     jax          as `torch`, for the function of pyflowk.jax
     jax_text     what the text of that function adds
     """

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._arguments import number, shown
+from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     ALL_TYPES,
     NUMBER_TYPES,
@@ -25,7 +26,6 @@ from .._arrays.dtypes import (
     type_of_elements,
     wrong_dtype,
 )
-from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, Status
 from .._native.c_types import Int32Pointer, Int64Pointer
 from .._native.errors import FlowkValueError

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, shown
-from .._arrays.kinds import find_array_kind
+from .._arrays.registry import array_adapter
 from .._calls import roads
 from .._calls.roads import Road, parameters_of
 from .._pipeline import Request
@@ -134,7 +134,7 @@ def _axes_of(axes: Any, name: str, rank: int) -> list[int]:
 
 
 def _rank(x: Any) -> int:
-    find_array_kind(x, "x")
+    array_adapter(x, "x")
     if not hasattr(x, "shape"):
         raise TypeError(f"x is a {type(x).__name__} without a shape: pass its axes to permute")
     return len(x.shape)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.kinds import interceptor_of
+from .._arrays import frameworks
+from .._arrays.registry import interceptor_of
 from .._calls import roads
 from .._pipeline import Bound, Request, bind_plan
 from .._program import Program
@@ -15,6 +16,7 @@ from .permute_arguments import axes_tuple, permute_request
 from .permute_many_plan import MANY, bind_many
 
 if TYPE_CHECKING:
+    from .._arrays.adapters.base import Interceptor
     from .._typing import Array, ArrayT, DTypeLike, Stream
 
 
@@ -66,9 +68,10 @@ class _Many:
         arrays, outs, order = _checked(xs, axes, out)
         if not arrays:
             return []
-        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+        interceptor = _interceptor_of(arrays, outs)
+        if interceptor is None:
             return bind_many(arrays, order, dtype, scale, outs, stream).run()  # type: ignore[no-any-return]
-        _require_alike(arrays)
+        interceptor.require_alike(arrays)
         return [
             permute(one, order, dtype=dtype, scale=scale, out=None if outs is None else outs[i], stream=stream)
             for i, one in enumerate(arrays)
@@ -81,9 +84,10 @@ class _Many:
         if not arrays:
             nothing = Program((), (), idle="there are no arrays")
             return Bound(Request(MANY, ()), nothing, None, None, None, None, 0, (), (), (), ())
-        if not roads.is_compiling() and interceptor_of((*arrays, *(outs or ()))) is None:
+        interceptor = _interceptor_of(arrays, outs)
+        if interceptor is None:
             return bind_many(arrays, order, dtype, scale, outs, None)
-        _require_alike(arrays)
+        interceptor.require_alike(arrays)
         if any(getattr(one, "requires_grad", False) for one in (*arrays, *(outs or ()))):
             detached = {"xs": [one.detach() for one in arrays], "out": outs and [one.detach() for one in outs]}
             return _Many.bind_plan({**named, **detached})
@@ -100,19 +104,9 @@ def _checked(xs: Any, axes: Any, out: Any) -> tuple[list[Any], list[Any] | None,
     return arrays, outs, axes_tuple(axes)
 
 
-def _require_alike(arrays: list[Any]) -> None:
-    """Of tensors that torch must see, each of which is permuted by a call of its own."""
-    from .._torch import gate  # for torch alone, which is imported here
-
-    x = arrays[0]
-    for i, one in enumerate(arrays):
-        if not hasattr(one, "requires_grad"):
-            raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
-        gate.require_plain_memory(one, f"xs[{i}]")
-        own, wanted = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
-        for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
-            if value != expected:
-                raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
+def _interceptor_of(arrays: list[Any], outs: list[Any] | None) -> Interceptor | None:
+    """What makes a call per array, if their framework must see it; None for one call of flowk_permute_many()."""
+    return frameworks.tracer if roads.is_compiling() else interceptor_of((*arrays, *(outs or ())))
 
 
 def _listed(arrays: Any, name: str) -> list[Any]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from ctypes import c_double, c_int32
 from typing import Any
 
-from .._arrays.kinds import After, Geometry, find_array_kind
+from .._arrays.adapters.base import After, Geometry
+from .._arrays.registry import array_adapter
 from .._arrays.stream import stream_handle
 from .._native import library as native
 from .._native.errors import different_devices
@@ -22,13 +23,13 @@ def bind_many(
 ) -> Bound:
     """bind() of a call on these arrays; without `outs` for new ones."""
     x, count = arrays[0], len(arrays)
-    source = find_array_kind(x, "xs[0]")
+    source = array_adapter(x, "xs[0]")
     if stream is not None:
         handle = stream_handle(stream)
     elif outs is None or source.follows_current_stream:
         handle = source.stream_of(x)
     else:
-        handle = find_array_kind(outs[0], "out[0]").stream_of(outs[0])
+        handle = array_adapter(outs[0], "out[0]").stream_of(outs[0])
     afters: list[After] = []
     geometry, device, pointers = _read(arrays, "xs", handle, afters)
     _checked_axes(order, len(geometry[0]), "xs[0]")
@@ -68,10 +69,9 @@ def _read(arrays: list[Any], name: str, handle: int, afters: list[After]) -> tup
     place: Any = None
     for i, array in enumerate(arrays):
         one = f"{name}[{i}]"
-        kind = find_array_kind(array, one)
-        pointer, shape, strides, dtype, device, after = (kind.read_out if name == "out" else kind.read)(
-            array, one, handle
-        )
+        adapter = array_adapter(array, one)
+        read = adapter.read_out if name == "out" else adapter.read
+        pointer, shape, strides, dtype, device, after = read(array, one, handle)
         geometry = (tuple(shape), tuple(strides), dtype)
         if i == 0:
             first, place = geometry, device

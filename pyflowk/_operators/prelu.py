@@ -9,11 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer
+from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     contiguous_strides,
     element_strides,
 )
-from .._arrays.kinds import Geometry, Signature
 from .._calls import roads
 from .._calls.roads import Road, parameters_of
 from .._copies import in_c_order, on_copies
@@ -243,8 +243,12 @@ _BACKWARD = Operation(
     *(("x", "dy", "alpha"), _plan_backward),
     out_names=("dx_out", "dalpha_out", "workspace"),
     num_results=2,
-    context=lambda library: library,
+    context=lambda library, adapter: library,
     operator="prelu_backward",
 )
 _BACKWARD_ROAD = Road(parameters_of(prelu_backward), _prelu_backward, _BACKWARD.out_names, takes_outs=True)
-_WORKSPACE = Operation(("x", "alpha"), _plan_workspace, context=lambda library: library)
+_WORKSPACE = Operation(
+    *(("x", "alpha"), _plan_workspace),
+    context=lambda library, adapter: library,
+    operator="prelu_backward_workspace_bytes",
+)

@@ -9,6 +9,7 @@ from ctypes import c_int, c_int64
 from typing import Any
 
 from .._arguments import shown
+from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     coefficient_types,
     contiguous_strides,
@@ -18,7 +19,6 @@ from .._arrays.dtypes import (
     listed,
     wrong_dtype,
 )
-from .._arrays.kinds import Geometry, Signature
 from .._native.abi import Status
 from .._native.errors import FlowkValueError
 

@@ -26,7 +26,7 @@ from .softmax_arguments import (
 )
 
 if TYPE_CHECKING:
-    from .._arrays.kinds import Geometry, Signature
+    from .._arrays.adapters.base import Geometry, Signature
     from .._typing import Array, ArrayT, DTypeLike, Stream
 
 

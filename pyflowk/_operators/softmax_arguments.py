@@ -8,6 +8,7 @@ from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
 from .._arguments import boolean, integer_in, shown
+from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
     coefficient_types,
@@ -22,7 +23,6 @@ from .._arrays.dtypes import (
     type_of_elements,
     wrong_dtype,
 )
-from .._arrays.kinds import Geometry, Signature
 from .._native.abi import DType, SoftmaxMask
 from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array

@@ -123,7 +123,8 @@ class _Prelu(Rules):
 
     def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
         x, alpha = ctx.saved_tensors
-        return flowk.prelu_backward(gradients[0], x, alpha, ctx.axis)
+        dx, dalpha = flowk.prelu_backward(gradients[0], x, alpha, ctx.axis)
+        return dx, dalpha
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
         x, alpha = ctx.saved_tensors
@@ -196,5 +197,5 @@ class _BatchedChannels:
         return (x.unsqueeze(1) if self._channel_dim is None else x.movedim(self._channel_dim, 1)).flatten(0, 1)
 
     def apart(self, result: Tensor) -> Tensor:
-        own = result.unflatten(0, self._sizes)
+        own: Tensor = result.unflatten(0, self._sizes)
         return own.squeeze(1) if self._channel_dim is None else own.movedim(1, self._channel_dim)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,14 +15,14 @@ from .._calls.roads import Road
 from .._elementwise import functions, with_parameters
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
-from .._elementwise.resolution import Op, Resolution, ZeroDim, resolve_torch
-from .._elementwise.torch_promotion import default_dtype
+from .._elementwise.resolution import Op, Resolution
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import Request
 from . import gate
 from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, entry, keep, register, register_composite
+from .torch_promotion import ZeroDim, default_dtype, resolve_marked
 
 _OPERANDS: dict[Op, tuple[str, ...]] = {
     **dict.fromkeys((BinaryOp.RELU_GRAD, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD), ("dy", "x")),
@@ -81,7 +81,7 @@ def resolution_of(
     codes = [number_type(one.dtype, "an operand") for one in operands]
     ranks = ranks or [one.dim() for one in operands]
     kinds = tuple(_kind(code, not rank) for code, rank in zip(codes, ranks))
-    return resolve_torch(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
+    return resolve_marked(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
 
 
 def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
@@ -105,8 +105,7 @@ def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
     return result.reshape(()) if is_scalar else result
 
 
-@torch.compiler.assume_constant_result  # as its arguments are; or a compiled function would check all tables read here
-def _dtypes(
+def _find_dtypes(
     operator: str, names: tuple[str, ...], kinds: tuple[Any, ...], parameters: tuple[DType | type, ...]
 ) -> tuple[tuple[torch.dtype, torch.dtype], ...]:
     """Per operand the type that it must have, and the type in which a number is passed. A kind is (a tensor's dtype,
@@ -120,8 +119,13 @@ def _dtypes(
         else ZeroDim(number_type(kind, name))
         for kind, name in zip(kinds, names)
     )
-    types = resolve_torch(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
+    types = resolve_marked(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
     return tuple((dtype_like(code, torch.float32), dtype_like(number_as(code), torch.float32)) for code in types)
+
+
+# Its arguments are constants too. Otherwise a compiled function would check all tables that are read there.
+_dtypes: Callable[..., tuple[tuple[torch.dtype, torch.dtype], ...]]
+_dtypes = torch.compiler.assume_constant_result(_find_dtypes)
 
 
 def _kind(code: DType, has_no_dimensions: bool) -> DType | ZeroDim:

@@ -27,10 +27,10 @@ LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
 # Each operator's calls, on its arguments: of its Function, if a gradient may be asked for, by the dispatcher, and under
 # autocast.
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-UNDER_AUTOGRAD: dict[str, Callable[..., Any]] = {}
-DISPATCHED: dict[str, Callable[..., Any]] = {}
-UNDER_AUTOCAST: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {}
+UNDER_AUTOGRAD: dict[str, Callable[..., Tensor]] = {}
+DISPATCHED: dict[str, Callable[..., Tensor]] = {}
+UNDER_AUTOCAST: dict[str, Callable[..., Tensor]] = {}
 
 
 class Rules:
@@ -103,9 +103,10 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     keywords = names[split:]
     # torch calls kernels without the arguments at the end that have their defaults.
     complete = eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")
-    road = function if isinstance(function, Road) else road_of(function)
-    others = {} if road is function else inspect.signature(function).parameters
-    defaults = {key: () if one.kind == one.VAR_POSITIONAL else one.default for key, one in others.items()}
+    road, defaults = function, {}
+    if not isinstance(road, Road):
+        others, road = inspect.signature(road).parameters, road_of(road)
+        defaults = {key: () if one.kind == one.VAR_POSITIONAL else one.default for key, one in others.items()}
 
     def kernel(call: Callable[..., Any], in_python: Sequence[str] = in_python, last: str = "None") -> Any:
         """`call`, which takes the road's arguments, as a function of the operator's."""
@@ -161,12 +162,13 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
 
     # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
     # torch.func then calls this.
-    apply = super(torch.autograd.Function, Function).apply
+    apply: Callable[..., Tensor] = super(torch.autograd.Function, Function).apply
+    apply_transformed: Callable[..., Tensor] = Function.apply
 
     def by_function(*arguments: Any, **options: Any) -> Any:
         if len(arguments) != number:
             arguments = complete(*arguments, **options)
-        return Function.apply(*arguments) if gate.has_transforms() else apply(*arguments)
+        return apply_transformed(*arguments) if gate.has_transforms() else apply(*arguments)
 
     def under_autograd(*arguments: Any, **options: Any) -> Any:
         if gate.is_forward_mode():
@@ -194,7 +196,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
         )
 
 
-def entry(name: str) -> Callable[..., Any]:
+def entry(name: str) -> Callable[..., Tensor]:
     """What a call that needs operator `name` calls: the dispatcher where it is needed for more than autograd and
     autocast."""
     if gate.is_compiling():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from .._arguments import axis_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._operators import prelu
 from .._operators.softmax_arguments import OF_MASK
 from .._pipeline import Bound, Operation, Request, bind, call
 from . import autocast, gate
@@ -63,13 +62,15 @@ def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
     call on the tensors' memory, of which no element is read."""
     operation, inputs, options, values = request
     if gate.is_watched():
-        if operation is prelu._WORKSPACE:
+        if operation.operator == "prelu_backward_workspace_bytes":
             raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
     with torch.no_grad(), _below_all():
         plain = tuple(map(_without_subclass, inputs, operation.names))
         outs = tuple(map(_without_subclass, outs, operation.out_names))
-        return bind(Request(operation, plain, options, values), outs, None)
+        bound = bind(Request(operation, plain, options, values), outs, None)
+        assert isinstance(bound, Bound)
+        return bound
 
 
 def _without_subclass(x: Any, name: str) -> Any:
@@ -120,7 +121,7 @@ def _result(request: Request, outs: tuple[Any, ...]) -> Any:
     try:
         if isinstance(operation, Elementwise):
             return _elementwise(operation, inputs, outs[0], options or (), values)
-        if operation is prelu._BACKWARD and (outs[1] is not None or outs[2] is not None):
+        if operation.operator == "prelu_backward" and (outs[1] is not None or outs[2] is not None):
             raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
         if not operation.operator:  # an ElementwiseKernel
             raise TypeError(
@@ -131,6 +132,19 @@ def _result(request: Request, outs: tuple[Any, ...]) -> Any:
         for name, one in zip(operation.names, inputs):
             gate.require_plain_memory(one, name)
         raise
+
+
+def require_alike(arrays: Sequence[Any]) -> None:
+    """Of permute_many: TypeError or ValueError if one is no tensor, or of another shape, dtype or device."""
+    x = arrays[0]
+    for i, one in enumerate(arrays):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
+        gate.require_plain_memory(one, f"xs[{i}]")
+        own, wanted = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
+        for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
+            if value != expected:
+                raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
@@ -199,7 +213,7 @@ def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, 
     return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_options(inputs, options, values))
 
 
-_OPERATORS = {
+_OPERATORS: dict[str, Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {
     "permute": _permute,
     "prelu": _prelu,
     "prelu_backward": _prelu_backward,

@@ -67,7 +67,8 @@ class _MaskedSoftmax(Rules):
 
     def backward(self, ctx: Any, *gradients: Tensor) -> dict[str, Tensor | None]:
         y, lengths = ctx.saved_tensors
-        needs, found = dict(zip(self.names, ctx.needs_input_grad)), {}
+        needs: dict[str, bool] = dict(zip(self.names, ctx.needs_input_grad))
+        found: dict[str, Tensor | None] = {}
         if needs["x"]:
             found["x"] = flowk.masked_softmax_backward(
                 gradients[0], y, lengths=lengths, dtype=ctx.x_dtype, **ctx.options
@@ -133,12 +134,13 @@ class _Backward(Rules):
         if not ctx.log:
             inner = (y * dy).sum(-1, keepdim=True)
             moved = (t_y * dy + y * t_dy).sum(-1, keepdim=True)
-            return (ctx.scale * (t_y * (dy - inner) + y * (t_dy - moved))).to(ctx.dtype)
+            tangent: Tensor = ctx.scale * (t_y * (dy - inner) + y * (t_dy - moved))
+            return tangent.to(ctx.dtype)
         unmasked = y != -torch.inf
         p, dy, t_dy = torch.exp(y), torch.where(unmasked, dy, 0), torch.where(unmasked, t_dy, 0)
         t_p = p * torch.where(unmasked, t_y, 0)
-        result = t_dy - t_p * dy.sum(-1, keepdim=True) - p * t_dy.sum(-1, keepdim=True)
-        return (ctx.scale * result).to(ctx.dtype)
+        tangent = ctx.scale * (t_dy - t_p * dy.sum(-1, keepdim=True) - p * t_dy.sum(-1, keepdim=True))
+        return tangent.to(ctx.dtype)
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         dy, y, lengths, *rest = arguments

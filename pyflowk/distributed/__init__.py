@@ -40,7 +40,7 @@ def empty(
     *,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
-    group: Any = None,
+    group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
     """An uninitialised tensor that `redistribute` can write into without a copy, as its `out`. Collective.
 
@@ -51,7 +51,7 @@ def empty(
     dtype : torch.dtype, optional
         By default torch.get_default_dtype().
     device : optional
-        By default the current CUDA device where torch has one, else the CPU.
+        By default the current CUDA device if torch has one, else the CPU.
     group : process group, optional
         By default the default group.
 
@@ -73,8 +73,7 @@ def empty(
         _check_extents(wanted, group.rank())
         return torch.empty(wanted, dtype=element, device=place)
     num_bytes = math.prod(wanted) * element.itemsize
-    told: list[Any] = [None] * group.size()
-    dist.all_gather_object(told, (wanted, num_bytes), group)
+    told = _transports.told_by_all((wanted, num_bytes), group)
     for rank, (shape_of_rank, _) in enumerate(told):
         _check_extents(shape_of_rank, rank)
     memory = _transports.symmetric_empty(max(size for _, size in told), group, place)
@@ -93,7 +92,7 @@ def _check_extents(shape: tuple[int, ...], rank: int) -> None:
         raise ValueError(f"shape is {shape} on rank {rank}, must have extents >= 0")
 
 
-def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def scatter_heads(x: torch.Tensor, group: dist.ProcessGroup | None = None, **options: Any) -> torch.Tensor:
     """(batch, sequence / ranks, heads, size) -> (batch, sequence, heads / ranks, size): before Ulysses attention.
 
     `options` are those of `redistribute`, as of all that follow: `extent` (here the global length of the sequence),
@@ -103,22 +102,22 @@ def scatter_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.T
     return redistribute(x, (0, 1, 2, 3), 1, 2, group, **options)
 
 
-def gather_heads(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def gather_heads(x: torch.Tensor, group: dist.ProcessGroup | None = None, **options: Any) -> torch.Tensor:
     """(batch, sequence, heads / ranks, size) -> (batch, sequence / ranks, heads, size): after Ulysses attention."""
     return redistribute(x, (0, 1, 2, 3), 2, 1, group, **options)
 
 
-def transpose(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def transpose(x: torch.Tensor, group: dist.ProcessGroup | None = None, **options: Any) -> torch.Tensor:
     """(m / ranks, n) -> (n / ranks, m): the transpose of a matrix that is split by rows."""
     return redistribute(x, (1, 0), 0, 0, group, **options)
 
 
-def transpose_slab(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def transpose_slab(x: torch.Tensor, group: dist.ProcessGroup | None = None, **options: Any) -> torch.Tensor:
     """(i / ranks, j, k) -> (j / ranks, i, k): between the 2-D and the 1-D part of a 3-D FFT on slabs."""
     return redistribute(x, (1, 0, 2), 0, 0, group, **options)
 
 
-def transpose_pencil(x: torch.Tensor, group: Any = None, **options: Any) -> torch.Tensor:
+def transpose_pencil(x: torch.Tensor, group: dist.ProcessGroup | None = None, **options: Any) -> torch.Tensor:
     """(i, j / ranks, k) -> (i, k / ranks, j): between two 1-D parts of a 3-D FFT on pencils, in one row of the grid of
     ranks; `i` is split over the other rows."""
     return redistribute(x, (0, 2, 1), 1, 1, group, **options)

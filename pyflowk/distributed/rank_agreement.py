@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from .._arguments import number, shown
 from .._operators.permute_many_plan import bind_many
 from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
-from .transports import Exchange, describe_out
+from .transports import Exchange, describe_out, told_by_all
 
 
 class _Arguments(NamedTuple):
@@ -30,11 +31,11 @@ class _Arguments(NamedTuple):
     out_shape: tuple[int, ...] | None
 
 
-def group_or_default(group: Any) -> Any:
+def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     """`group` or the default group; TypeError if it is no group, ValueError if this process is in none."""
     if not dist.is_initialized():
         raise ValueError("group: torch.distributed.init_process_group() was not called")
-    chosen = dist.group.WORLD if group is None else group
+    chosen: object = dist.group.WORLD if group is None else group
     if chosen == dist.GroupMember.NON_GROUP_MEMBER:
         raise ValueError("group: this process is not one of its ranks")
     if not isinstance(chosen, dist.ProcessGroup):
@@ -43,7 +44,15 @@ def group_or_default(group: Any) -> Any:
 
 
 def agreed(
-    x: Any, axes: Any, src_dim: Any, dst_dim: Any, group: Any, extent: int | None, dtype: Any, scale: Any, out: Any
+    x: torch.Tensor,
+    axes: Iterable[int],
+    src_dim: int,
+    dst_dim: int,
+    group: dist.ProcessGroup,
+    extent: int | None,
+    dtype: torch.dtype | None,
+    scale: float,
+    out: torch.Tensor | None,
 ) -> Exchange:
     """The exchange; without `extent` after all ranks have told each other their arguments."""
     rank, num_ranks = group.rank(), group.size()
@@ -55,8 +64,7 @@ def agreed(
     except (TypeError, ValueError) as own:
         error = own
     if extent is None:
-        told: list[Any] = [None] * num_ranks
-        dist.all_gather_object(told, arguments._replace(error=str(error or "")), group)
+        told = told_by_all(arguments._replace(error=str(error or "")), group)
         error = error or _disagreement(told)
         extent = sum(one.shape[one.src_dim] for one in told) if error is None else 0
     if error is not None:
@@ -73,7 +81,16 @@ def agreed(
     return Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
 
 
-def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: Any, out: Any, group: Any) -> _Arguments:
+def _checked(
+    x: torch.Tensor,
+    axes: Iterable[int],
+    src_dim: int,
+    dst_dim: int,
+    dtype: torch.dtype | None,
+    scale: float,
+    out: torch.Tensor | None,
+    group: dist.ProcessGroup,
+) -> _Arguments:
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"x is a {type(x).__name__}, must be a torch.Tensor")
     if dtype is not None and not isinstance(dtype, torch.dtype):
@@ -89,14 +106,20 @@ def _checked(x: Any, axes: Any, src_dim: Any, dst_dim: Any, dtype: Any, scale: A
         element = torch.empty((1,) * x.dim(), dtype=x.dtype, device=x.device)
         bind_many([element], order, dtype, factor, None, 0)
     return _Arguments(
-        *("", tuple(x.shape), order),
-        *(checked_dim(src_dim, "src_dim", x.dim()), checked_dim(dst_dim, "dst_dim", x.dim())),
-        *((str(x.dtype), str(dtype or x.dtype)), x.device.type, factor),
-        *(describe_out(out, group), None if out is None else tuple(out.shape)),
+        error="",
+        shape=tuple(x.shape),
+        axes=order,
+        src_dim=checked_dim(src_dim, "src_dim", x.dim()),
+        dst_dim=checked_dim(dst_dim, "dst_dim", x.dim()),
+        types=(str(x.dtype), str(dtype or x.dtype)),
+        device=x.device.type,
+        scale=factor,
+        out=describe_out(out, group),
+        out_shape=None if out is None else tuple(out.shape),
     )
 
 
-def _check_out(out: Any, x: torch.Tensor, dtype: torch.dtype) -> None:
+def _check_out(out: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> None:
     if not isinstance(out, torch.Tensor):
         raise TypeError(f"out is a {type(out).__name__}, must be a torch.Tensor")
     if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
@@ -109,7 +132,7 @@ def _check_out(out: Any, x: torch.Tensor, dtype: torch.dtype) -> None:
 
 
 def _disagreement(told: list[_Arguments]) -> Exception | None:
-    """The exception that every rank raises, or None where all agree."""
+    """The exception that every rank raises, or None if all agree."""
     for rank, one in enumerate(told):
         if one.error:
             return ValueError(f"rank {rank}: {one.error}")

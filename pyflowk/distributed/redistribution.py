@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.distributed as dist
 
-from .._torch.gate import mark_written
+from .._torch.gate import mark_written, private
 from .rank_agreement import agreed, group_or_default
 from .shard_layout import ShardLayout, checked_axes, checked_dim
 from .transports import Exchange, Transport, fused_calls, remember, run_fused, run_local, run_staged, transport_of
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def redistribute(
@@ -20,7 +23,7 @@ def redistribute(
     axes: Iterable[int],
     src_dim: int,
     dst_dim: int,
-    group: Any = None,
+    group: dist.ProcessGroup | None = None,
     *,
     extent: int | None = None,
     dtype: torch.dtype | None = None,
@@ -66,10 +69,10 @@ def redistribute(
     Raises
     ------
     ValueError, TypeError
-        On every rank before anything moves, where a rank's arguments are wrong or differ from another's: shape, axes,
+        On every rank before anything moves, if a rank's arguments are wrong or differ from another's: shape, axes,
         dimensions, types, kind of device, scale, `out`. With `extent` on this rank alone, for its own arguments.
     RuntimeError
-        Of torch, when the group's timeout is over, where a rank does not take part. With the fused transport the GPU
+        Of torch, when the group's timeout is over, if a rank does not take part. With the fused transport the GPU
         waits: the error comes when the program next waits for the GPU, which then takes no more work of this process.
 
     Notes
@@ -86,7 +89,7 @@ def redistribute(
         x = torch.randn(1024 // dist.get_world_size(), 768, device="cuda")  # rows of a matrix (1024, 768)
         y = pyflowk.distributed.redistribute(x, (1, 0), 0, 0)  # rows of its transpose: (768 / ranks, 1024)
     """
-    key = None
+    key: tuple[Any, ...] | None = None
     if out is not None and torch.compiler.is_compiling():
         return out.copy_(redistribute(x, axes, src_dim, dst_dim, group, extent=extent, dtype=dtype, scale=scale))
     if (out is not None and extent is not None and type(x) is torch.Tensor) and not (
@@ -109,10 +112,10 @@ def redistribute(
     exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout = exchange.layout
     if torch.compiler.is_compiling():
-        return torch.ops.flowk_distributed.redistribute(x, *layout[:4], process_group.group_name, exchange.dtype, scale)
+        return _dispatched(x, layout, process_group.group_name, exchange.dtype, scale)
     if x.requires_grad and torch.is_grad_enabled():
-        return _Redistribute.apply(x, exchange)
-    if key is not None and not layout.is_local:
+        return _differentiable(x, exchange)
+    if key is not None and out is not None and not layout.is_local:
         remember(key, exchange, x, out)
     return _run(exchange, x, out)
 
@@ -122,7 +125,7 @@ def explain(
     axes: Iterable[int],
     src_dim: int,
     dst_dim: int,
-    group: Any = None,
+    group: dist.ProcessGroup | None = None,
     *,
     extent: int | None = None,
     dtype: torch.dtype | None = None,
@@ -132,7 +135,7 @@ def explain(
     """Which transport `redistribute` uses with these arguments, why, and what this rank sends. Collective."""
     if _is_dtensor(x):
         source = checked_dim(src_dim, "src_dim", x.dim())
-        x, group, extent = x.to_local(), x.device_mesh.get_group(), x.shape[source]
+        group, extent, x = x.device_mesh.get_group(), x.shape[source], x.to_local()
     process_group = group_or_default(group)
     exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
     layout, rank = exchange.layout, exchange.rank
@@ -185,8 +188,11 @@ class _Redistribute(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
         if dy.requires_grad and torch.is_grad_enabled():
-            return _Redistribute.apply(dy, ctx.exchange), None
+            return _differentiable(dy, ctx.exchange), None
         return _run(ctx.exchange, dy, None), None
+
+
+_differentiable: Callable[[torch.Tensor, Exchange], torch.Tensor] = _Redistribute.apply
 
 
 @torch.library.custom_op("flowk_distributed::redistribute", mutates_args=())
@@ -213,9 +219,20 @@ def _exchange_of(
     shape: list[int], axes: list[int], src_dim: int, dst_dim: int, name: str, dtype: torch.dtype, scale: float
 ) -> Exchange:
     """The exchange of the operator's arguments; `name` is the process group's."""
-    group = dist.distributed_c10d._resolve_process_group(name)
+    group = _group_named(name)
     layout = ShardLayout(tuple(shape), tuple(axes), src_dim, dst_dim, group.size())
     return Exchange(layout, group.rank(), group, dtype, scale)
+
+
+_group_named: Callable[[str], dist.ProcessGroup]
+_group_named = private("torch.distributed.distributed_c10d", "_resolve_process_group")
+
+
+def _dispatched(
+    x: torch.Tensor, layout: ShardLayout, group_name: str, dtype: torch.dtype, scale: float
+) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.flowk_distributed.redistribute(x, *layout[:4], group_name, dtype, scale)
+    return result
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -226,20 +243,27 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 def _backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     shape, axes, src_dim, dst_dim, group_name, _, scale = ctx.arguments
     inverse = ShardLayout(tuple(shape), tuple(axes), src_dim, dst_dim, 1).inverse()
-    dx = torch.ops.flowk_distributed.redistribute(dy, *inverse[:4], group_name, ctx.dtype, scale)
+    dx = _dispatched(dy, inverse, group_name, ctx.dtype, scale)
     return (dx, *(None for _ in ctx.arguments))
 
 
 _operator.register_autograd(_backward, setup_context=_setup_context)
 
 
-def _is_dtensor(x: Any) -> bool:
+def _is_dtensor(x: torch.Tensor) -> TypeGuard[DTensor]:
     return type(x).__name__ == "DTensor" and type(x).__module__.startswith("torch.distributed")
 
 
 def _redistribute_dtensor(
-    x: Any, axes: Any, src_dim: Any, dst_dim: Any, group: Any, dtype: Any, scale: Any, out: Any
-) -> Any:
+    x: DTensor,
+    axes: Iterable[int],
+    src_dim: int,
+    dst_dim: int,
+    group: dist.ProcessGroup | None,
+    dtype: torch.dtype | None,
+    scale: float,
+    out: torch.Tensor | None,
+) -> DTensor:
     from torch.distributed.tensor import DTensor, Shard
 
     mesh, rank = x.device_mesh, x.dim()

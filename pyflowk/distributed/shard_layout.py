@@ -47,7 +47,7 @@ class ShardLayout(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Does every rank keep its elements? So it is where both splits are of one dimension."""
+        """Whether every rank keeps its elements: if both splits are of one dimension."""
         return self.cut_dim == self.src_dim
 
     def src_chunks(self) -> list[Chunk]:
@@ -85,7 +85,7 @@ def checked_integer(value: int, name: str) -> int:
 
 
 def checked_dim(value: int, name: str, rank: int) -> int:
-    """A dimension counted from 0; TypeError or ValueError where it is none."""
+    """A dimension counted from 0; TypeError or ValueError if it is none."""
     dim = checked_integer(value, name)
     if not -rank <= dim < rank:
         raise ValueError(f"{name} = {dim}, must be in {-rank} ... {rank - 1}")
@@ -93,7 +93,7 @@ def checked_dim(value: int, name: str, rank: int) -> int:
 
 
 def checked_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """The axes counted from 0; TypeError or ValueError where they are no permutation of x's dimensions."""
+    """The axes counted from 0; TypeError or ValueError if they are no permutation of x's dimensions."""
     order = tuple(checked_dim(axis, "axes", rank) for axis in axes)
     if sorted(order) != list(range(rank)):
         raise ValueError(f"axes = {order}, must name each of x's {rank} dimensions once")

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import socket
 import weakref
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,8 @@ from .._operators.permute_many_plan import bind_many
 from .._program import Memory, run
 from .._torch.gate import current_raw_stream, mark_written
 from .shard_layout import Chunk, ShardLayout
+
+T = TypeVar("T")
 
 # Larger exchanges are staged in pieces.
 _PIECE_BYTES = 32 << 20
@@ -33,9 +36,16 @@ class Exchange(NamedTuple):
 
     layout: ShardLayout
     rank: int
-    group: Any
+    group: dist.ProcessGroup
     dtype: torch.dtype
     scale: float
+
+
+def told_by_all(value: T, group: dist.ProcessGroup) -> list[T]:
+    """Every rank's `value`. Collective."""
+    told = [value] * group.size()
+    dist.all_gather_object(told, value, group)
+    return told
 
 
 # ---- the choice -----------------------------------------------------------------------------------------------------
@@ -54,10 +64,10 @@ class _GroupState:
         self.workspaces: dict[torch.device, torch.Tensor] = {}
 
 
-_states: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary()
+_states: weakref.WeakKeyDictionary[dist.ProcessGroup, _GroupState] = weakref.WeakKeyDictionary()
 
 
-def transport_of(group: Any, device: torch.device) -> Transport:
+def transport_of(group: dist.ProcessGroup, device: torch.device) -> Transport:
     """The transport of a group. The first call for a group is collective."""
     transports = _states.setdefault(group, _GroupState()).transports
     if device.type not in transports:
@@ -65,15 +75,12 @@ def transport_of(group: Any, device: torch.device) -> Transport:
     return transports[device.type]
 
 
-def _find_transport(group: Any, device: torch.device) -> Transport:
+def _find_transport(group: dist.ProcessGroup, device: torch.device) -> Transport:
     """The fused transport, unless a rank objects; the first objection is the reason on every rank."""
     if device.type != "cuda":
         return Transport("staged", f"tensors are on {device.type}")
-    places: list[Any] = [None] * group.size()
-    dist.all_gather_object(places, (socket.gethostname(), device.index), group)
-    objections: list[Any] = [None] * group.size()
-    dist.all_gather_object(objections, _objection(places, device.index), group)
-    objection = next((one for one in objections if one), None)
+    places = told_by_all((socket.gethostname(), device.index), group)
+    objection = next(filter(None, told_by_all(_objection(places, device.index), group)), None)
     return (
         Transport("staged", objection)
         if objection
@@ -96,14 +103,14 @@ def _objection(places: list[tuple[str, int]], own: int) -> str:
 # ---- symmetric memory -----------------------------------------------------------------------------------------------
 
 # The group and torch's handle of every tensor of empty() that lives, by the address of its storage.
-_handles: dict[int, tuple[Any, Any]] = {}
-# Calls that are made again, by everything that they depend on: redistribution.py. Emptied where memory comes or goes.
-fused_calls: dict[Any, FusedCall] = {}
+_handles: dict[int, tuple[weakref.ref[dist.ProcessGroup], Any]] = {}
+# Calls that may be made again, by everything that they depend on: redistribution.py. Emptied when memory comes or goes.
+fused_calls: dict[Hashable, FusedCall] = {}
 _MAX_FUSED_CALLS = 256
 
 
-def symmetric_empty(num_bytes: int, group: Any, device: torch.device) -> torch.Tensor:
-    """Uninitialised bytes in symmetric memory, as many on every rank. Collective."""
+def symmetric_empty(num_bytes: int, group: dist.ProcessGroup, device: torch.device) -> torch.Tensor:
+    """Uninitialised bytes in symmetric memory, the same number on every rank. Collective."""
     import torch.distributed._symmetric_memory as symmetric_memory
 
     memory = symmetric_memory.empty(max(num_bytes, 16), dtype=torch.uint8, device=device)
@@ -119,7 +126,7 @@ def _forget(address: int) -> None:
     del _handles[address]
 
 
-def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
+def remember(key: Hashable, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
     """Keeps a call into a tensor of empty() ready."""
     if transport_of(exchange.group, x.device).name == "fused" and _handle_of(out, exchange.group) is not None:
         if len(fused_calls) >= _MAX_FUSED_CALLS:
@@ -127,13 +134,13 @@ def remember(key: Any, exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -
         fused_calls[key] = FusedCall(exchange, x, out)
 
 
-def _handle_of(out: torch.Tensor, group: Any) -> Any:
-    """torch's handle of the symmetric memory of `out`; None where the peers cannot write into it."""
+def _handle_of(out: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    """torch's handle of the symmetric memory of `out`; None if the peers cannot write into it."""
     owner, handle = _handles.get(out.untyped_storage().data_ptr(), (None, None))
     return handle if owner is not None and owner() is group and out.is_contiguous() else None
 
 
-def describe_out(out: Any, group: Any) -> str:
+def describe_out(out: object, group: dist.ProcessGroup) -> str:
     """What all ranks must have in common of their `out`."""
     if not isinstance(out, torch.Tensor) or _handle_of(out, group) is None:
         return "a tensor of one rank"
@@ -148,7 +155,7 @@ def _workspace(num_bytes: int, exchange: Exchange, device: torch.device) -> torc
     return memory
 
 
-def _timeout_ms(group: Any, device: torch.device) -> int:
+def _timeout_ms(group: dist.ProcessGroup, device: torch.device) -> int:
     """The group's timeout, after which a barrier that waits for a rank ends the program's work on the GPU."""
     timeout = group._get_backend(device).options._timeout
     return max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
@@ -214,26 +221,29 @@ def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
 def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_pieces: int = _MAX_PIECES) -> None:
     layout, rank = exchange.layout, exchange.rank
     joined = layout.joined_dim
-    # What goes to every peer, and where what comes from it belongs; both in the order of the result's dimensions.
+    # The part for every peer, and the place of the part from it; both in the order of the result's dimensions.
     parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
     places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
     same_order = tuple(range(len(layout.axes)))
-    moving: list[tuple[Any, Any, list[torch.Tensor], list[torch.Tensor]]] = []
+    moving: list[tuple[dist.Work, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]] = []
     num_pieces, dim = _pieces(layout, exchange.dtype.itemsize, max_pieces)
     for piece in range(num_pieces):
-        sent = [None if peer == rank else _piece(part, dim, piece, num_pieces) for peer, part in enumerate(parts)]
-        wanted = [None if peer == rank else _piece(place, dim, piece, num_pieces) for peer, place in enumerate(places)]
+        # Nothing of this rank's own part.
+        bounds = [(0, 0) if peer == rank else (piece, piece + 1) for peer in range(layout.num_ranks)]
+        sent, wanted = (
+            [_pieces_of(whole, dim, *bound, num_pieces) for whole, bound in zip(wholes, bounds)]
+            for wholes in (parts, places)
+        )
         packed, packed_parts, send_bytes = _contiguous(sent, exchange.dtype, x)
         received, received_parts, receive_bytes = _contiguous(wanted, exchange.dtype, x)
-        _permute_all([pair for pair in zip(sent, packed_parts) if pair[0] is not None], same_order, exchange)
+        _permute_all(zip(sent, packed_parts), same_order, exchange)
         work = dist.all_to_all_single(received, packed, receive_bytes, send_bytes, exchange.group, async_op=True)
         moving.append((work, packed, received_parts, wanted))
     _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the others' parts move
     as_they_are = exchange._replace(scale=1.0)
     for work, _, received_parts, wanted in moving:
         work.wait()
-        pairs = [pair for pair in zip(received_parts, wanted) if pair[1] is not None]
-        _permute_all(pairs, same_order, as_they_are)
+        _permute_all(zip(received_parts, wanted), same_order, as_they_are)
 
 
 def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:
@@ -251,25 +261,25 @@ def _pieces(layout: ShardLayout, itemsize: int, max_pieces: int = _MAX_PIECES) -
     return max(1, min(num_bytes // _PIECE_BYTES, max_pieces, layout.dst_shape(0)[dim])), dim
 
 
-def _piece(whole: torch.Tensor, dim: int, piece: int, num_pieces: int) -> torch.Tensor:
-    extent = whole.shape[dim]
-    begin, end = extent * piece // num_pieces, extent * (piece + 1) // num_pieces
+def _pieces_of(whole: torch.Tensor, dim: int, first: int, end: int, num_pieces: int) -> torch.Tensor:
+    """The pieces [first, end) of `num_pieces` along a dimension."""
+    begin, end = (whole.shape[dim] * piece // num_pieces for piece in (first, end))
     return whole.narrow(dim, begin, end - begin)
 
 
 def _contiguous(
-    parts: list[torch.Tensor | None], dtype: torch.dtype, x: torch.Tensor
-) -> tuple[torch.Tensor, list[torch.Tensor | None], list[int]]:
+    parts: list[torch.Tensor], dtype: torch.dtype, x: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor], list[int]]:
     """The bytes of room for all parts, as all_to_all_single() moves every type; its parts; their sizes in bytes."""
-    sizes = [0 if part is None else part.numel() for part in parts]
+    sizes = [part.numel() for part in parts]
     flat = x.new_empty(sum(sizes), dtype=dtype)
-    views = [None if part is None else piece.view(part.shape) for piece, part in zip(flat.split(sizes), parts)]
+    views = [room.view(part.shape) for room, part in zip(torch.split(flat, sizes), parts)]
     return flat.view(torch.uint8), views, [size * dtype.itemsize for size in sizes]
 
 
-def _alike(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+def _alike(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
     """The pairs that are not empty, those of the same shape and strides together."""
-    groups: dict[Any, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+    groups: dict[Hashable, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
     for src, dst in pairs:
         if src.numel() > 0:
             srcs, dsts = groups.setdefault((src.shape, src.stride(), dst.stride()), ([], []))
@@ -278,7 +288,7 @@ def _alike(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[to
     return list(groups.values())
 
 
-def _permute_all(pairs: list[tuple[torch.Tensor, torch.Tensor]], axes: tuple[int, ...], exchange: Exchange) -> None:
+def _permute_all(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], axes: tuple[int, ...], exchange: Exchange) -> None:
     """Permutes every first tensor into the second."""
     for srcs, dsts in _alike(pairs):
         permute_many(srcs, axes, dtype=exchange.dtype, scale=exchange.scale, out=dsts)

@@ -92,7 +92,11 @@ EXAMPLES = {
         ["// a fast path = good", "aligned_tile(x);", "breakfast(x);", 'asm("ld.global.v2.u32 {%0};");'],
     ),
     "todo-names-an-issue": ("cuda/api/permute_api.cpp", "// TODO: later", ["// TODO(#12): later"]),
-    "python-needs-numpy-and-cuda-only": ("pyflowk/_arrays/kinds.py", "import torch", ["import numpy", "# from torch"]),
+    "python-needs-numpy-and-cuda-only": (
+        "pyflowk/_arrays/registry.py",
+        "import torch",
+        ["import numpy", "# from torch"],
+    ),
 }
 
 
@@ -206,22 +210,38 @@ def imports_of(path: Path) -> set[str]:
     return names
 
 
-# Imports in functions that close a circle. Each is to go; none is to come.
-CIRCULAR = {
-    ("_arrays.frameworks", "_torch.road"),  # the interceptor of torch's calls
-}
-
-
 def test_pyflowk_has_no_import_cycle() -> None:
     paths = [path for path in files_of("pyflowk") if path.suffix == ".py"]
     modules = {".".join(path.relative_to("pyflowk").with_suffix("").parts): imports_of(path) for path in paths}
-    assert all(imported in modules[name] for name, imported in CIRCULAR), "an import has gone: take it off the list"
-    graph = {
-        name: {one for one in imported & set(modules) if one != name and (name, one) not in CIRCULAR}
-        for name, imported in modules.items()
-    }
+    graph = {name: (imported & set(modules)) - {name} for name, imported in modules.items()}
     order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the cycle
     assert order
+
+
+# The tables, and what is there for one framework.
+NAMES_FRAMEWORKS = {
+    "_arrays/frameworks.py",
+    "_arrays/adapters/cupy.py",
+    "_arrays/adapters/numba.py",
+    "_native/operator_table.py",
+}
+
+
+def test_what_all_calls_share_names_no_framework() -> None:
+    """In code; texts for users name them."""
+    wrong = []
+    for path in files_of(
+        *(f"pyflowk/{name}" for name in ("_arrays", "_calls", "_elementwise", "_native", "_operators"))
+    ):
+        if path.suffix == ".py" and str(path.relative_to("pyflowk")) not in NAMES_FRAMEWORKS:
+            nodes = list(ast.walk(ast.parse((ROOT / path).read_text())))
+            names = {getattr(node, name, None) for node in nodes for name in ("id", "attr", "arg", "module", "name")}
+            names |= {node.value for node in nodes if isinstance(node, ast.Constant)}
+            used = {
+                name for name in names if re.fullmatch(r"(\w*[._])?(torch|jax|jaxlib|cupy|numba)([._]\w*)*", str(name))
+            }
+            wrong += [f"{path}: {name}" for name in sorted(used)]
+    assert wrong == []
 
 
 def test_an_operator_s_parameters_are_written_in_few_files() -> None:

@@ -29,7 +29,7 @@ def test_every_type_and_layout(arrays: Any, library: Any, dtype: Any) -> None:
         view = host[index]
         memory = arrays.put(host.view(np.uint8).ravel() if dtype.kind == "M" else host.reshape(-1))
         offset = view.__array_interface__["data"][0] - host.__array_interface__["data"][0]
-        fill_memory(library, arrays.pointer(memory) + offset, (view.shape, view.strides, dtype), value, 0)
+        fill_memory(library, arrays.pointer(memory) + offset, view.shape, view.strides, dtype, value, 0)
         host[index] = value
         got = arrays.fetch(memory).view(np.uint8).ravel()
         np.testing.assert_array_equal(got, host.view(np.uint8).ravel())
@@ -38,6 +38,6 @@ def test_every_type_and_layout(arrays: Any, library: Any, dtype: Any) -> None:
 def test_values_that_the_type_does_not_hold_are_refused(library: Any) -> None:
     geometry = ((2,), (1,), np.dtype(np.int8))
     with pytest.raises(OverflowError, match="300"):
-        fill_memory(library, 1 << 20, geometry, 300, 0)
+        fill_memory(library, 1 << 20, *geometry, 300, 0)
     with pytest.raises(TypeError, match="value is an array, must be a number"):
-        fill_memory(library, 1 << 20, geometry, [1, 2], 0)
+        fill_memory(library, 1 << 20, *geometry, [1, 2], 0)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk._arrays import kinds
+from pyflowk._arrays import registry
+from pyflowk._arrays.adapters.base import ArrayAdapter
 from pyflowk._calls import roads
 from pyflowk._native import library
 
@@ -30,8 +31,8 @@ class Framed:
         self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
 
 
-class FramedKind(kinds.ArrayKind):
-    """Its kind, which counts the arrays that Python reads."""
+class FramedAdapter(ArrayAdapter):
+    """Its adapter, which counts the arrays that Python reads."""
 
     num_read = 0
 
@@ -57,9 +58,9 @@ class FramedKind(kinds.ArrayKind):
 
 
 @pytest.fixture
-def kind(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedKind]:
-    monkeypatch.setitem(kinds.ARRAYS, Framed, FramedKind())
-    monkeypatch.setitem(kinds.OPERANDS, Framed, FramedKind())
+def adapter(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedAdapter]:
+    monkeypatch.setitem(registry.ARRAYS, Framed, FramedAdapter())
+    monkeypatch.setitem(registry.OPERANDS, Framed, FramedAdapter())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
     roads.program_cache().forget()
@@ -67,26 +68,26 @@ def kind(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedKind
         roads._noticed.add(Framed)
         stream = SimpleNamespace(ptr=0)
         assert roads.program_cache().add_type(Framed, BY_CUPY_ATTRIBUTES, 0, False, lambda: stream)
-    return FramedKind
+    return FramedAdapter
 
 
-def num_read_by_python(kind: type[FramedKind], call: Any) -> int:
-    before = kind.num_read
+def num_read_by_python(adapter: type[FramedAdapter], call: Any) -> int:
+    before = adapter.num_read
     call()
-    return kind.num_read - before
+    return adapter.num_read - before
 
 
-def test_python_reads_no_array_once_there_is_a_plan(kind: type[FramedKind]) -> None:
+def test_python_reads_no_array_once_there_is_a_plan(adapter: type[FramedAdapter]) -> None:
     x, out = Framed(MATRIX), Framed(np.zeros((6, 4), np.float32))
     for _ in range(3):
         assert pyflowk.permute(x, (1, 0), out=out) is out
         np.testing.assert_array_equal(out.array, MATRIX.T)
         out.array[:] = 0
-    assert num_read_by_python(kind, lambda: pyflowk.permute(x, (1, 0), out=out)) == 0
+    assert num_read_by_python(adapter, lambda: pyflowk.permute(x, (1, 0), out=out)) == 0
     np.testing.assert_array_equal(out.array, MATRIX.T)
 
 
-def test_a_new_result_is_of_the_array_s_kind_and_layout(kind: type[FramedKind]) -> None:
+def test_a_new_result_is_of_the_array_s_kind_and_layout(adapter: type[FramedAdapter]) -> None:
     for x in (MATRIX, np.asfortranarray(MATRIX), MATRIX[:, ::2], MATRIX.astype(np.float64)):
         for _ in range(4):
             result = pyflowk.relu(Framed(x))
@@ -95,7 +96,7 @@ def test_a_new_result_is_of_the_array_s_kind_and_layout(kind: type[FramedKind]) 
     assert roads.program_cache().num_plans() == 4
 
 
-def test_errors_are_the_function_s(kind: type[FramedKind]) -> None:
+def test_errors_are_the_function_s(adapter: type[FramedAdapter]) -> None:
     x = Framed(MATRIX)
     for _ in range(3):
         pyflowk.permute(x, (1, 0), out=Framed(np.zeros((6, 4), np.float32)))

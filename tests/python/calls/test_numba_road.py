@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk._arrays import kinds
+from pyflowk._arrays import registry
+from pyflowk._arrays.adapters.numba import NumbaAdapter
 from pyflowk._calls import roads
 from pyflowk._native import library
 
@@ -68,8 +69,8 @@ class DeviceNDArray:
         self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
 
 
-class StandInKind(kinds.ProtocolKind):
-    """Its kind, which counts the arrays that Python reads."""
+class StandInAdapter(NumbaAdapter):
+    """Its adapter, which counts the arrays that Python reads."""
 
     num_read = 0
 
@@ -91,17 +92,17 @@ def numba_stand_in(monkeypatch: pytest.MonkeyPatch, host_library: None) -> None:
     module = ModuleType(DeviceNDArray.__module__)
     module._driver = SimpleNamespace(OwnedPointer=OwnedPointer)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(kinds.ARRAYS, DeviceNDArray, StandInKind())
-    monkeypatch.setitem(kinds.OPERANDS, DeviceNDArray, StandInKind())
+    monkeypatch.setitem(registry.ARRAYS, DeviceNDArray, StandInAdapter())
+    monkeypatch.setitem(registry.OPERANDS, DeviceNDArray, StandInAdapter())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
     roads.program_cache().forget()
 
 
 def num_read(call: Callable[[], Any]) -> int:
-    before = StandInKind.num_read
+    before = StandInAdapter.num_read
     call()
-    return StandInKind.num_read - before
+    return StandInAdapter.num_read - before
 
 
 @pytest.mark.parametrize("x", [MATRIX, MATRIX[::2, 1:], np.asfortranarray(MATRIX), MATRIX.astype(np.float64)])

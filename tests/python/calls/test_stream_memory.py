@@ -34,6 +34,8 @@ class FakeCupy(ModuleType):
         streams = [CURRENT]
 
         class ndarray:
+            __module__ = "cupy"
+
             def __init__(self, shape: Any, dtype: Any, array: np.ndarray | None = None) -> None:
                 self.array = np.empty(shape, dtype) if array is None else array
                 self.data = SimpleNamespace(ptr=self.array.ctypes.data, device_id=DEVICE)

@@ -12,7 +12,8 @@ import pytest
 from elementwise_cases import BOOL, DTYPES, FLOAT_DTYPES, numpy_type, spacing
 
 import pyflowk
-from pyflowk._arrays import kinds
+from pyflowk._arrays import registry
+from pyflowk._arrays.adapters.numpy import NUMPY, NumpyAdapter
 from pyflowk._arrays.dtypes import number_type
 from pyflowk._elementwise.promotion import common_type
 from pyflowk._native import driver
@@ -188,10 +189,10 @@ class OnGpu(np.ndarray):
     """Host memory that says it is on device 0."""
 
 
-class OnGpuKind(kinds.NumpyKind):
+class OnGpuAdapter(NumpyAdapter):
     @staticmethod
     def read(x: Any, name: str, stream: int) -> Any:
-        return (*kinds.NumpyKind.read(x, name, stream)[:4], 0, None)
+        return (*NUMPY.read(x, name, stream)[:4], 0, None)
 
     @staticmethod
     def empty(x: Any, shape: Any, dtype: Any, device: Any, stream: int) -> Any:
@@ -203,8 +204,8 @@ class OnGpuKind(kinds.NumpyKind):
 def on_gpu(host_library: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     if driver.device_count() > 0:
         pytest.skip("device 0 is a real GPU, which would be given pointers to host memory")
-    monkeypatch.setitem(kinds.ARRAYS, OnGpu, OnGpuKind())
-    monkeypatch.setitem(kinds.OPERANDS, OnGpu, OnGpuKind())
+    monkeypatch.setitem(registry.ARRAYS, OnGpu, OnGpuAdapter())
+    monkeypatch.setitem(registry.OPERANDS, OnGpu, OnGpuAdapter())
     monkeypatch.setitem(native.loaded, 0, native.for_device(None, "x"))
     return lambda values: np.array(values).view(OnGpu)
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import pyflowk
-from pyflowk._arrays import kinds
+from pyflowk._arrays.adapters.protocol import PROTOCOL
+from pyflowk._arrays.device_array import DeviceArray
 from pyflowk._elementwise.layout import memory_order, strides_in_order
 
 
@@ -115,5 +116,5 @@ def test_a_protocol_array_s_result_keeps_its_order(host_library: None) -> None:
 
     result = pyflowk.relu(Wrapped(VALUES.transpose(0, 3, 1, 2)))
     assert result.strides == VALUES.transpose(0, 3, 1, 2).strides
-    view = kinds.DeviceArray(None, 0, (2, 3), (12, 4), np.dtype(np.float32), 0, 0)
-    assert kinds.PROTOCOL.transposed(view, (1, 0)).strides == (4, 12)
+    view = DeviceArray(None, 0, (2, 3), (12, 4), np.dtype(np.float32), 0, 0)
+    assert PROTOCOL.transposed(view, (1, 0)).strides == (4, 12)
