@@ -55,12 +55,10 @@ class Number(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """A flowk_softmax_mask without the addresses of its arrays, and these."""
+    """A flowk_softmax_mask without the addresses of its arrays, and these, by their fields."""
 
     struct: SoftmaxMask
-    dense: Arg | None
-    lengths: Arg | None
-    bias: Arg | None
+    arrays: dict[str, Arg]
 
 
 class Step(NamedTuple):
@@ -90,8 +88,8 @@ class Step(NamedTuple):
         args = [places.get(arg, arg) if arg.__class__ is Arg and arg.kind != MASK else arg for arg in self.args]
         for index, arg in enumerate(args):
             if arg.__class__ is Arg and arg.kind == MASK:
-                struct, *arrays = arg.value
-                args[index] = Arg(MASK, Mask(struct, *(array and places.get(array, array) for array in arrays)))
+                struct, arrays = arg.value
+                args[index] = Arg(MASK, Mask(struct, {name: places.get(one, one) for name, one in arrays.items()}))
         return self._replace(args=tuple(args), slots=Step.of(self.function, args, self.names).slots)
 
 
@@ -181,9 +179,8 @@ def arguments_of(step: Step, memory: Memory) -> list[Any]:
             arguments[index] = op_of(value, memory.operands)
         elif kind == MASK:
             own = SoftmaxMask.from_buffer_copy(value.struct)  # a copy, because threads share a Program
-            for name, array in zip(("dense", "lengths", "bias"), value[1:]):
-                if array is not None:
-                    setattr(own, name, memory[array.kind][array.value])
+            for name, array in value.arrays.items():
+                setattr(own, name, memory[array.kind][array.value])
             arguments[index] = byref(own)
         else:
             pointers = memory.operands if kind == INPUTS else memory.outputs

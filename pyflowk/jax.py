@@ -15,8 +15,9 @@ infinities 1/2. (jax.numpy's are NaN, or 1 and 1.) On a GPU the primitives run o
 
 Types follow jax.numpy's promotion, with jax_enable_x64 and without: Python numbers are weak and are rounded to the
 arrays' type; NumPy's arrays and scalars are converted to JAX's; a function that only floats have computes integers in
-the type of jnp.sqrt, as do div and pow. Operands of softmax and prelu are not promoted. An int that an integer array's
-type does not hold compares as what it is, as in NumPy, and is an OverflowError elsewhere; jax.numpy wraps it around.
+the type of jnp.sqrt, and so does div; pow of integers gives integers. Operands of softmax and prelu are not promoted.
+An int that an integer array's type does not hold compares as what it is, as in NumPy, and is an OverflowError
+elsewhere; jax.numpy wraps it around.
 
 Parameters that are no operands (scale of permute and softmax, slope of leaky_relu, alpha of elu, a of add_multiply) are
 Python numbers and part of the compiled program. Shapes and types are checked while a function is traced.

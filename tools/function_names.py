@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-# Names that differ from the C library's, and the operands' names where they differ from x, y, z.
+# Names that differ from the C library's, and the operands' names if they differ from x, y, z.
 NAMES = {"MIN": "minimum", "MAX": "maximum"}
 OPERANDS = {
     "RELU_GRAD": ("dy", "x"),

@@ -216,11 +216,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jax import Array
+from jax.typing import ArrayLike
+
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager, {", ".join(modules)}
 from .jax_elementwise import apply
-from .jax_types import Array, ArrayLike
 
 # fmt: off
 # ruff: noqa: RUF022
@@ -244,20 +246,20 @@ def jax_operator_text(name: str, operator: Any) -> str:
     arrays: list[str] = []
     others: list[str] = []
     for argument, default, is_keyword in parameters_of(function):
-        own = types.get(argument.arg, types.get(annotation_of(argument), annotation_of(argument)))
-        if own is None or argument.arg in TABLE["OF_MEMORY"]:
+        jax_type = types.get(argument.arg, types.get(annotation_of(argument), annotation_of(argument)))
+        if jax_type is None or argument.arg in TABLE["OF_MEMORY"]:
             continue
         if is_keyword and "*" not in parameters:
             parameters.append("*")
-        parameters.append(f"{argument.arg}: {own}" + ("" if default is None else f" = {ast.unparse(default)}"))
-        (arrays if "ArrayLike" in own else others).append(argument.arg)
+        parameters.append(f"{argument.arg}: {jax_type}" + ("" if default is None else f" = {ast.unparse(default)}"))
+        (arrays if "ArrayLike" in jax_type else others).append(argument.arg)
     result = re.sub("ArrayT|Any", lambda found: {"Any": "Array | None"}.get(found[0], "Array"), annotation(function))
     head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
     doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
-    given = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *others]
-    call = folded(f"out: {result} = eager.call(", [f"{_jax_module(operator)}.{name}", *given], ")")
-    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n    return out\n"
+    values = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
+    call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *values], ")")
+    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n"
 
 
 def jax_function_text(row: Row) -> str:

@@ -68,11 +68,11 @@ def declared(argument: ast.arg, default: ast.expr | None) -> str:
 
 def parameters_of(function: ast.FunctionDef) -> list[tuple[ast.arg, ast.expr | None, bool]]:
     """(parameter, default, whether it is passed by name alone), without *parameters."""
-    own = function.args
-    defaults = [None] * (len(own.args) - len(own.defaults)) + list(own.defaults)
+    parameters = function.args
+    defaults = [None] * (len(parameters.args) - len(parameters.defaults)) + list(parameters.defaults)
     return [
-        *((argument, default, False) for argument, default in zip(own.args, defaults)),
-        *((argument, default, True) for argument, default in zip(own.kwonlyargs, own.kw_defaults)),
+        *((argument, default, False) for argument, default in zip(parameters.args, defaults)),
+        *((argument, default, True) for argument, default in zip(parameters.kwonlyargs, parameters.kw_defaults)),
     ]
 
 

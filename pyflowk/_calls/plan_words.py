@@ -34,8 +34,8 @@ def array_names(bound: Bound) -> dict[Arg, str]:
     operation, step = bound.request.operation, bound.program.steps[0]
     names = (operation.names, operation.out_names, ("workspace",))
     args = [arg for arg in step.args if arg.__class__ is Arg]
-    arrays = [array for arg in args for array in (arg.value[1:] if arg.kind == MASK else (arg,))]
-    return {array: names[array.kind][array.value] for array in arrays if array is not None and array.kind < len(names)}
+    arrays = [array for arg in args for array in (arg.value.arrays.values() if arg.kind == MASK else (arg,))]
+    return {array: names[array.kind][array.value] for array in arrays if array.kind < len(names)}
 
 
 def step_words(
@@ -83,9 +83,8 @@ def _double_bits(value: float) -> int:
 def _mask_address(mask: Any, arrays: dict[Arg, int], kept: list[Any]) -> int:
     """A copy of the struct, which has indices of arrays plus 1 in place of their addresses."""
     own = SoftmaxMask.from_buffer_copy(mask.struct)
-    for field in ("dense", "lengths", "bias"):
-        array = getattr(mask, field)
-        setattr(own, field, None if array is None else arrays[array] + 1)
+    for field, array in mask.arrays.items():
+        setattr(own, field, arrays[array] + 1)
     kept.append(own)
     return ctypes.addressof(own)
 

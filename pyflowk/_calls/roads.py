@@ -30,10 +30,13 @@ from .._arrays.registry import ARRAYS
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
+from .._native.operator_table import OF_MEMORY
 from .._pipeline import Bound, Request
 from .plan_words import plan_of
 
 _ROLES = {"": "a", "=": "o", "~": "v"}
+_ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
+_NO_PARAMETERS = (*OF_MEMORY, "others", "return")
 
 
 class Road:
@@ -110,6 +113,15 @@ class Road:
     def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
         end = -1 if self.takes_outs else self.num_inputs
         return self.request(*arguments[:end]), arguments[self.num_inputs : -1], arguments[-1]
+
+
+def parameters_of(function: Callable[..., Any], *numbers: str) -> str:
+    """The parameters of a public function as Road takes them: the arrays, by their annotations, then the options, then
+    `numbers`."""
+    named = {name: kind for name, kind in function.__annotations__.items() if name not in _NO_PARAMETERS}
+    arrays = [name for name, kind in named.items() if kind in _ARRAY_TYPES]
+    options = [f"{name}=" for name in named if name not in (*arrays, *numbers)]
+    return " ".join((*arrays, *options, *(f"{name}~" for name in numbers)))
 
 
 def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:

@@ -81,7 +81,7 @@ def resolved(
     default: DType | None,
 ) -> Resolution:
     """For operands that come to type `common`."""
-    computed = _computed_as(op, common, exact_integers, default)
+    computed = computed_as(op, common, exact_integers, default)
     if computed is None:
         raise _wrong_types(OPERATIONS[op].takes, operands, names, common)
     op, compute = computed
@@ -102,7 +102,7 @@ def _kind_of(code: DType) -> str:
     return "F" if code in FLOATS else "I" if code in INTEGERS else "B"
 
 
-def _computed_as(op: Op, common: DType, exact_integers: bool, default: DType | None) -> tuple[Op, DType] | None:
+def computed_as(op: Op, common: DType, exact_integers: bool, default: DType | None) -> tuple[Op, DType] | None:
     """The operation and the type that it computes in; `default` is the float in which torch computes integers."""
     takes, kind = OPERATIONS[op].takes, _kind_of(common)
     if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):

@@ -13,41 +13,44 @@ import numpy as np
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .primitives import is_traced
 
-R = TypeVar("R")
+Result = TypeVar("Result")
 _MAX_PROGRAMS = 4096
 _HASHED = {bool, int, str, type(None), UnaryOp, BinaryOp, TernaryOp}
+_CONCRETE: set[type] = {type(None)}  # and the types of arrays that are not tracers, as they are seen
 _bits_of = struct.Struct("d").pack
 _programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-def call(function: Callable[..., R], arrays: Sequence[Any], *static: Any) -> R:
-    """function(arrays, *static), where an array may be None.
+def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) -> Result:
+    """function(arrays, **static); an array may be None.
 
-    One program per function and `static`, and per shapes and types of the arrays, which JAX tells apart. Numbers beside
-    arrays, operands that are traced and static values that have no key take the function itself.
+    There is one program per function and `static`; JAX compiles it for each combination of shapes and types. If an
+    operand is a number or traced, or a static value has no key, the function itself is called.
     """
     for x in arrays:
-        if x is not None and (not isinstance(x, jax.Array) or is_traced(x)):
-            return function(arrays, *static)
+        if type(x) not in _CONCRETE:
+            if not isinstance(x, jax.Array) or is_traced(x):
+                return function(arrays, **static)
+            _CONCRETE.add(type(x))
     try:
-        key = (function, *map(_key, static))
+        key = (function, *map(_key, static.values()))
     except TypeError:
-        return function(arrays, *static)
+        return function(arrays, **static)
     config: Any = jax.config
     if config.jax_disable_jit:
-        return function(arrays, *static)
+        return function(arrays, **static)
     program = _programs.get(key)
     if program is None:
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
         program = _programs[key] = _compiled(function, static)
-    result: R = program(*arrays)
+    result: Result = program(*arrays)
     return result
 
 
-def _compiled(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], static: dict[str, Any]) -> Callable[..., Any]:
     def run(*arrays: Any) -> Any:
-        return function(arrays, *static)
+        return function(arrays, **static)
 
     run.__name__ = f"flowk_{function.__name__.lstrip('_')}"
     return jax.jit(run, inline=True)  # in a trace that these arrays are constants of: as the function itself

@@ -62,8 +62,8 @@ def _atan2(x: Any, y: Any) -> Any:
 
 @_atan2.defjvp
 def _atan2_jvp(primals: Any, tangents: Any) -> Any:
-    """The slopes are y / (x^2 + y^2) and -x / (x^2 + y^2), of numbers whose squares are not 0 or infinite too; 0 at
-    (0, 0), as PyTorch's. (Those of jnp.arctan2 are NaN there.)"""
+    """The slopes are y / (x^2 + y^2) and -x / (x^2 + y^2), also if a square would be 0 or infinite; 0 at (0, 0), as
+    PyTorch's. (The slopes of jnp.arctan2 are NaN there.)"""
     (x, y), (t_x, t_y) = primals, tangents
     size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
     is_origin = size == 0
@@ -73,71 +73,55 @@ def _atan2_jvp(primals: Any, tangents: Any) -> Any:
     return jnp.arctan2(x, y), (t_x * y_ - t_y * x_) / square / size
 
 
-# From the operands and the parameters a and b. Of an operation that is not here the derivative is 0.
+# The operations that jax.numpy has under the same name.
+_SAME_NAMES = (
+    *("ABS", "SQUARE", "SQRT", "EXP", "LOG", "EXP2", "EXPM1", "LOG1P", "LOG2", "LOG10", "SIN", "COS", "TAN"),
+    *("ASIN", "ACOS", "ATAN", "SINH", "COSH", "TANH", "ASINH", "ACOSH", "ATANH"),
+)
+# From the operands and the operation's parameters. The derivative of an operation that is not here is 0.
 FORMULAS: dict[Op, Callable[..., Any]] = {
-    UnaryOp.COPY: lambda x, a, b: x,
-    UnaryOp.ABS: lambda x, a, b: jnp.abs(x),
-    UnaryOp.NEG: lambda x, a, b: -x,
-    UnaryOp.SQUARE: lambda x, a, b: x * x,
-    UnaryOp.SQRT: lambda x, a, b: jnp.sqrt(x),
-    UnaryOp.RSQRT: lambda x, a, b: jax.lax.rsqrt(x),
-    UnaryOp.RECIPROCAL: lambda x, a, b: 1 / x,
-    UnaryOp.EXP: lambda x, a, b: jnp.exp(x),
-    UnaryOp.LOG: lambda x, a, b: jnp.log(x),
-    UnaryOp.SIN: lambda x, a, b: jnp.sin(x),
-    UnaryOp.COS: lambda x, a, b: jnp.cos(x),
-    UnaryOp.TANH: lambda x, a, b: jnp.tanh(x),
-    UnaryOp.SIGMOID: lambda x, a, b: jax.nn.sigmoid(x),
-    UnaryOp.LEAKY_RELU: lambda x, a, b: jnp.where(x > 0, x, a * x),
-    UnaryOp.ELU: lambda x, a, b: _elu(x, a),
-    UnaryOp.SOFTPLUS: lambda x, a, b: _logaddexp(x, jnp.zeros_like(x)),
-    UnaryOp.CLAMP: lambda x, a, b: jnp.minimum(jnp.maximum(x, a), b),
+    **{UnaryOp[name]: getattr(jnp, name.lower()) for name in _SAME_NAMES},
+    UnaryOp.COPY: lambda x: x,
+    UnaryOp.NEG: jnp.negative,
+    UnaryOp.RSQRT: jax.lax.rsqrt,
+    UnaryOp.RECIPROCAL: lambda x: 1 / x,
+    UnaryOp.SIGMOID: jax.nn.sigmoid,
+    UnaryOp.LEAKY_RELU: lambda x, slope: jnp.where(x > 0, x, slope * x),
+    UnaryOp.ELU: _elu,
+    UnaryOp.SOFTPLUS: lambda x: _logaddexp(x, jnp.zeros_like(x)),
+    UnaryOp.CLAMP: lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
     UnaryOp.SCALE: lambda x, a, b: a * x + b,
-    UnaryOp.EXP2: lambda x, a, b: jnp.exp2(x),
-    UnaryOp.EXPM1: lambda x, a, b: jnp.expm1(x),
-    UnaryOp.LOG1P: lambda x, a, b: jnp.log1p(x),
-    UnaryOp.LOG2: lambda x, a, b: jnp.log2(x),
-    UnaryOp.LOG10: lambda x, a, b: jnp.log10(x),
-    UnaryOp.ERF: lambda x, a, b: jax.lax.erf(x),
-    UnaryOp.TAN: lambda x, a, b: jnp.tan(x),
-    UnaryOp.ASIN: lambda x, a, b: jnp.arcsin(x),
-    UnaryOp.ACOS: lambda x, a, b: jnp.arccos(x),
-    UnaryOp.ATAN: lambda x, a, b: jnp.arctan(x),
-    UnaryOp.SINH: lambda x, a, b: jnp.sinh(x),
-    UnaryOp.COSH: lambda x, a, b: jnp.cosh(x),
-    UnaryOp.ASINH: lambda x, a, b: jnp.arcsinh(x),
-    UnaryOp.ACOSH: lambda x, a, b: jnp.arccosh(x),
-    UnaryOp.ATANH: lambda x, a, b: jnp.arctanh(x),
-    BinaryOp.ADD: lambda x, y, a, b: x + y,
-    BinaryOp.SUB: lambda x, y, a, b: x - y,
-    BinaryOp.MUL: lambda x, y, a, b: x * y,
-    BinaryOp.DIV: lambda x, y, a, b: x / y,
-    BinaryOp.POW: lambda x, y, a, b: jnp.power(x, y),
-    BinaryOp.MIN: lambda x, y, a, b: jnp.minimum(x, y),
-    BinaryOp.MAX: lambda x, y, a, b: jnp.maximum(x, y),
-    BinaryOp.RELU_GRAD: lambda dy, x, a, b: jnp.where(x > 0, dy, 0),
-    BinaryOp.GELU_GRAD: lambda dy, x, a, b: dy * _gelu_slope(x),
-    BinaryOp.GELU_TANH_GRAD: lambda dy, x, a, b: dy * _gelu_tanh_slope(x),
-    BinaryOp.SILU_GRAD: lambda dy, x, a, b: dy * _silu_slope(x),
-    BinaryOp.SILU_MUL: lambda x, y, a, b: jax.nn.silu(x) * y,
-    BinaryOp.REMAINDER: lambda x, y, a, b: x - y * jax.lax.stop_gradient(jnp.floor_divide(x, y)),
-    BinaryOp.ATAN2: lambda x, y, a, b: _atan2(x, y),
-    BinaryOp.HYPOT: lambda x, y, a, b: jnp.hypot(x, y),
-    BinaryOp.LOGADDEXP: lambda x, y, a, b: _logaddexp(x, y),
-    BinaryOp.COPYSIGN: lambda x, y, a, b: jnp.where(jnp.signbit(x) == jnp.signbit(y), x, -x),
-    TernaryOp.FMA: lambda x, y, z, a, b: x * y + z,
-    TernaryOp.WHERE: lambda x, y, z, a, b: jnp.where(x, y, z),
-    TernaryOp.CLAMP_BY: lambda x, y, z, a, b: jnp.minimum(jnp.maximum(x, y), z),
-    TernaryOp.LERP: lambda x, y, z, a, b: x + z * (y - x),
-    TernaryOp.ADD_MULTIPLY: lambda x, y, z, a, b: x + a * y * z,
+    UnaryOp.ERF: jax.lax.erf,
+    BinaryOp.ADD: jnp.add,
+    BinaryOp.SUB: jnp.subtract,
+    BinaryOp.MUL: jnp.multiply,
+    BinaryOp.DIV: jnp.divide,
+    BinaryOp.POW: jnp.power,
+    BinaryOp.MIN: jnp.minimum,
+    BinaryOp.MAX: jnp.maximum,
+    BinaryOp.RELU_GRAD: lambda dy, x: jnp.where(x > 0, dy, 0),
+    BinaryOp.GELU_GRAD: lambda dy, x: dy * _gelu_slope(x),
+    BinaryOp.GELU_TANH_GRAD: lambda dy, x: dy * _gelu_tanh_slope(x),
+    BinaryOp.SILU_GRAD: lambda dy, x: dy * _silu_slope(x),
+    BinaryOp.SILU_MUL: lambda x, y: jax.nn.silu(x) * y,
+    BinaryOp.REMAINDER: lambda x, y: x - y * jax.lax.stop_gradient(jnp.floor_divide(x, y)),
+    BinaryOp.ATAN2: _atan2,
+    BinaryOp.HYPOT: jnp.hypot,
+    BinaryOp.LOGADDEXP: _logaddexp,
+    BinaryOp.COPYSIGN: lambda x, y: jnp.where(jnp.signbit(x) == jnp.signbit(y), x, -x),
+    TernaryOp.FMA: lambda x, y, z: x * y + z,
+    TernaryOp.WHERE: jnp.where,
+    TernaryOp.CLAMP_BY: lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
+    TernaryOp.LERP: lambda x, y, weight: x + weight * (y - x),
+    TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: x + a * y * z,
 }
 
-# Operations whose derivative is an operation: of the tangent and x, linear in the first.
+# The operations that have an operation as their derivative: of the tangent and x, linear in the first.
 GRADIENTS: dict[Op, BinaryOp] = {
     UnaryOp.RELU: BinaryOp.RELU_GRAD,
     UnaryOp.GELU: BinaryOp.GELU_GRAD,
     UnaryOp.GELU_TANH: BinaryOp.GELU_TANH_GRAD,
     UnaryOp.SILU: BinaryOp.SILU_GRAD,
 }
-# Operations whose derivative is 0 wherever it exists.
+# The derivative of these operations is 0 wherever it exists.
 CONSTANT = frozenset({UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC, UnaryOp.SIGN, BinaryOp.FLOOR_DIVIDE})

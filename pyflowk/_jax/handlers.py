@@ -28,8 +28,8 @@ _BACKENDS = {"cpu": "simt", "CUDA": "cuda"}  # by XLA's name of the platform
 
 
 def register() -> None:
-    """For both platforms, whatever is found here: a program that jax.export has stored needs its handlers before any
-    call of pyflowk's. A handler without its library is an error when it runs."""
+    """Makes the handlers of both platforms known to XLA, whatever this machine has: a program of jax.export needs its
+    handlers before any call of pyflowk's. A handler without its library is an error when it runs."""
     library = load()
     for index, (platform, backend) in enumerate(_BACKENDS.items()):
         _set_library(library, index, backend)
@@ -58,11 +58,11 @@ def load() -> ctypes.CDLL:
 
 
 def path() -> str:
-    """Where the handlers are; ImportError where they are not found."""
+    """The path of the handlers' library; ImportError if there is none."""
     paths = list(_paths())
-    for one in paths:
-        if os.path.exists(one):
-            return one
+    for candidate in paths:
+        if os.path.exists(candidate):
+            return candidate
     raise ImportError(f"{FILE_NAME}, which pyflowk.jax needs, is not found (looked for {', '.join(paths)})")
 
 

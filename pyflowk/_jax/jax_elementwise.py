@@ -17,13 +17,13 @@ import numpy as np
 
 from .._arrays.dtypes import number_type, type_of_elements
 from .._elementwise.layout import broadcast_shape
-from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, integer_bounds, number_bytes
-from .._elementwise.resolution import COMPARISONS, IN_FLOAT64, OF_BOOL, OF_INTEGERS, TO_BOOL, compared_past_bounds
+from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, number_bytes, parameter_value
+from .._elementwise.resolution import COMPARISONS, TO_BOOL, computed_as, within_bounds
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from . import eager, primitives
 from .formulas import CONSTANT, FORMULAS, GRADIENTS, Op
-from .jax_types import NUMBERS, float_of, operand
+from .jax_types import NUMBERS, float_of, numpy_type, operand
 from .primitives import batched_at, bind, custom_call, first_dimension, is_zero, sum_to, tangents_of, zero_of
 
 _BOOL = np.dtype(np.bool_)
@@ -50,27 +50,22 @@ _PRIMITIVES = (unary_p, binary_p, ternary_p)
 
 def elementwise(
     op: Op, *operands: Any, dtype: np.dtype[Any], weak: bool = False, a: float = 0.0, b: float = 0.0
-) -> Any:
+) -> jax.Array:
     """`op` of operands that have the types and the rank that it needs."""
-    return bind(_PRIMITIVES[len(operands) - 1], *operands, op=op, dtype=dtype, weak=weak, a=a, b=b)
+    out: jax.Array = bind(_PRIMITIVES[len(operands) - 1], *operands, op=op, dtype=dtype, weak=weak, a=a, b=b)
+    return out
 
 
 # ---- derivatives and vmap -------------------------------------------------------------------------------------------
 
 
 def _formula(*operands: Any, op: Op, dtype: np.dtype[Any], weak: bool, a: float, b: float) -> Any:
-    """In float32, or float64 where that is a type of the call, as the library computes."""
-    compute = jnp.float64 if any(jnp.dtype(one) == jnp.float64 for one in (dtype, *_types(operands))) else jnp.float32
-    values = [one if _type(one) == _BOOL else jnp.asarray(one).astype(compute) for one in operands]
-    return FORMULAS[op](*values, float(a), float(b)).astype(dtype)
-
-
-def _type(x: Any) -> np.dtype[Any]:
-    return jnp.result_type(x)
-
-
-def _types(operands: Sequence[Any]) -> list[np.dtype[Any]]:
-    return [_type(one) for one in operands]
+    """In float32, or in float64 if that is a type of the call, as the library computes."""
+    dtypes = [jnp.result_type(x) for x in operands]
+    compute = jnp.float64 if np.dtype(np.float64) in (dtype, *dtypes) else jnp.float32
+    values = [x if x_dtype == _BOOL else jnp.asarray(x).astype(compute) for x, x_dtype in zip(operands, dtypes)]
+    numbers = (float(a), float(b))[: OPERATIONS[op].num_parameters]
+    return FORMULAS[op](*values, *numbers).astype(dtype)
 
 
 def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, op: Op, **parameters: Any) -> Any:
@@ -84,21 +79,20 @@ def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, op:
 
 
 def _transposed_gradient(
-    cotangent: Any, dy: Any, x: Any, *, op: Op, dtype: np.dtype[Any], weak: bool, a: float, b: float
-) -> list[Any]:
+    primitive: Any, cotangent: jax.Array, dy: jax.Array, x: jax.Array, *, op: Op, **parameters: Any
+) -> list[jax.Array]:
     return [sum_to(elementwise(op, cotangent, x, dtype=np.dtype(dy.dtype)), dy.shape)]
 
 
 def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], **parameters: Any) -> Any:
-    wanted = first_dimension(dimensions)
-    moved = [batched_at(one, dimension, wanted) for one, dimension in zip(operands, dimensions)]
-    return bind(primitive, *moved, **parameters), wanted
+    target = first_dimension(dimensions)
+    moved = [batched_at(x, dimension, target) for x, dimension in zip(operands, dimensions)]
+    return bind(primitive, *moved, **parameters), target
 
 
-for _primitive in _PRIMITIVES:
-    primitives.jvp(_primitive, functools.partial(_jvp, _primitive))
-    primitives.batch(_primitive, functools.partial(_batch, _primitive))
-primitives.transpose(binary_p, _transposed_gradient)  # only gradients are called with tangents
+primitives.jvp(_jvp, *_PRIMITIVES)
+primitives.batch(_batch, *_PRIMITIVES)
+primitives.transpose(_transposed_gradient, binary_p)  # only gradients are called with tangents
 
 
 # ---- from a function to its primitive -------------------------------------------------------------------------------
@@ -107,91 +101,98 @@ primitives.transpose(binary_p, _transposed_gradient)  # only gradients are calle
 def apply(
     op: Op,
     names: tuple[str, ...],
-    given: tuple[Any, ...],
+    operands: tuple[Any, ...],
     parameters: tuple[Any, ...] = (),
     *,
     exact_integers: bool = False,
 ) -> jax.Array:
-    """What a function returns. `given` are arrays or Python numbers, called `names` in errors; `parameters` are Python
-    numbers, which take part in the promotion."""
-    result: jax.Array = eager.call(_apply, given, op, names, parameters, exact_integers)
-    return result
+    """The result of a function. `operands` are arrays or Python numbers. `parameters` are Python numbers, which
+    take part in the promotion. `names` are the names of the operands and the parameters."""
+    return eager.call(_apply, operands, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
 
 
 def _apply(
-    given: Sequence[Any], op: Op, names: tuple[str, ...], parameters: tuple[float, ...], exact_integers: bool
-) -> Any:
-    operands = [operand(x, name) for x, name in zip(given, names, strict=True)]
-    arrays = [(name, one) for name, one in zip(names, operands) if not isinstance(one, NUMBERS)]
-    for name, one in arrays:
-        number_type(one.dtype, name)
-    has_condition = op == TernaryOp.WHERE
-    common, weak = jax.dtypes.result_type(*operands[has_condition:], *parameters, return_weak_type_flag=True)
-    op, compute = _computed_as(op, common, exact_integers)
+    given: Sequence[Any],
+    op: Op,
+    names: tuple[str, ...],
+    parameters: tuple[Any, ...],
+    exact_integers: bool,
+) -> jax.Array:
+    operands = [operand(x, name) for x, name in zip(given, names)]
+    arrays = [(name, x) for name, x in zip(names, operands) if not isinstance(x, NUMBERS)]
+    for name, x in arrays:
+        number_type(x.dtype, name)
+    promoted = operands[op == TernaryOp.WHERE :]  # without a condition
+    common, weak = jax.dtypes.result_type(*promoted, *parameters, return_weak_type_flag=True)
+    op, compute = _computation(op, common, exact_integers, float_of(common))
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
-    shape = broadcast_shape([(name, one.shape) for name, one in arrays])
-    ready = []
-    for one, wanted, name in zip(operands, needed, names):
-        if isinstance(one, NUMBERS):
-            number_bytes(one, number_type(wanted, name), name)  # for its errors
-            ready.append(np.full((1,) * len(shape), one, wanted))
-            continue
-        if one.dtype != wanted:
-            one = one.astype(wanted)
-        ready.append(one if one.ndim == len(shape) else one.reshape((1,) * (len(shape) - one.ndim) + one.shape))
+    shape = broadcast_shape([(name, x.shape) for name, x in arrays])
+    ready = [_as_operand(x, dtype, len(shape), name) for x, dtype, name in zip(operands, needed, names)]
     is_bool = OPERATIONS[op].result == "BOOL"
-    a, b = (*parameters, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
-    result = _BOOL if is_bool else compute
-    return elementwise(op, *ready, dtype=result, weak=weak and not is_bool, a=float(a), b=float(b))
+    code = _code_of(compute)
+    values = [parameter_value(value, code, name) for value, name in zip(parameters, names[len(operands) :])]
+    a, b = (*values, 0.0, 0.0)[:2] if OPERATIONS[op].num_parameters else (0.0, 0.0)
+    return elementwise(op, *ready, dtype=_BOOL if is_bool else compute, weak=weak and not is_bool, a=a, b=b)
 
 
-def _computed_as(op: Op, common: np.dtype[Any], exact_integers: bool) -> tuple[Op, np.dtype[Any]]:
-    """The operation that computes `op`, and the type that it computes in."""
-    takes, code = OPERATIONS[op].takes, type_of_elements(common)
-    kind = "F" if code in FLOATS else "I" if code in INTEGERS else "B"
-    if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
-        return op, common
-    if kind == "B" and op in OF_BOOL:
-        return OF_BOOL[op], common
-    if kind != "F" and op in OF_INTEGERS:
-        return OF_INTEGERS[op], common
-    if takes == "F" or op in IN_FLOAT64:
-        return op, float_of(common)
-    words = {"B": "bool", "I": "integers", "F": "floats"}
-    raise TypeError(
-        f"{op.name.lower()} takes {' and '.join(words[letter] for letter in takes)}, not {common}, which its operands "
-        "come to"
-    )
+def _as_operand(x: Any, dtype: np.dtype[Any], rank: int, name: str) -> jax.Array | np.ndarray[Any, Any]:
+    """An array or a number as the primitive takes it."""
+    if isinstance(x, NUMBERS):
+        number_bytes(x, _code_of(dtype), name)  # for its errors
+        return np.full((1,) * rank, x, dtype)
+    x = x if x.dtype == dtype else x.astype(dtype)
+    reshaped: jax.Array = x if x.ndim == rank else x.reshape((1,) * (rank - x.ndim) + x.shape)
+    return reshaped
+
+
+@functools.lru_cache(maxsize=64)
+def _code_of(dtype: np.dtype[Any]) -> DType:
+    """flowk's type for a dtype of numbers."""
+    return number_type(dtype, "x")
+
+
+@functools.lru_cache(maxsize=1024)
+def _computation(
+    op: Op, common: np.dtype[Any], exact_integers: bool, float_type: np.dtype[Any]
+) -> tuple[Op, np.dtype[Any]]:
+    """The operation that computes `op` on operands of type `common`, and the type that it computes in; `float_type` is
+    that of operations that only floats have."""
+    computation = computed_as(op, _code_of(common), exact_integers, _code_of(float_type))
+    if computation is None:
+        words = {"B": "bool", "I": "integers", "F": "floats"}
+        raise TypeError(
+            f"{op.name.lower()} takes {' and '.join(words[letter] for letter in OPERATIONS[op].takes)}, not {common}, "
+            "which its operands come to"
+        )
+    return computation[0], numpy_type(computation[1])
 
 
 def _in_bounds(op: Op, operands: list[Any], compute: np.dtype[Any]) -> tuple[Op, list[Any]]:
-    """The comparison of an integer array with a number that its type does not hold, as one with a number that it
-    does."""
+    """If a comparison has an integer array and a number that its type does not hold: a comparison with the same answer,
+    with a number that the type holds."""
     code = type_of_elements(compute)
     if op in COMPARISONS and code in INTEGERS:
-        low, high = integer_bounds(DType(code))
-        for index, one in enumerate(operands):
-            if isinstance(one, int) and not low <= one <= high and not isinstance(operands[1 - index], NUMBERS):
-                op, bound = compared_past_bounds(BinaryOp(op), one, index, DType(code))
-                return op, [bound if own is one else own for own in operands]
+        for index, x in enumerate(operands):
+            if isinstance(x, int) and not isinstance(operands[1 - index], NUMBERS):
+                op, operands[index] = within_bounds(BinaryOp(op), x, index, DType(code))
     return op, operands
 
 
 def _needed(op: Op, operands: Sequence[Any], compute: np.dtype[Any]) -> list[np.dtype[Any]]:
     """The type that each operand must have."""
     if op in TO_BOOL and type_of_elements(compute) in FLOATS:
-        codes = [None if isinstance(one, NUMBERS) else type_of_elements(one.dtype) for one in operands]
+        codes = [None if isinstance(x, NUMBERS) else type_of_elements(x.dtype) for x in operands]
         if INTEGERS.issuperset(codes):  # int64 with uint64, which the library compares exactly
             return [np.dtype(np.uint64 if code >= DType.UINT8 else np.int64) for code in codes if code is not None]
     mixes = type_of_elements(compute) in MIXED_FLOATS
     needed = []
-    for index, one in enumerate(operands):
-        own = None if isinstance(one, NUMBERS) else one.dtype
+    for index, x in enumerate(operands):
+        dtype = None if isinstance(x, NUMBERS) else x.dtype
         if op == TernaryOp.WHERE and index == 0:
             needed.append(_BOOL)
-        elif own is not None and (op == UnaryOp.COPY or (mixes and type_of_elements(own) in MIXED_FLOATS)):
-            needed.append(own)
+        elif dtype is not None and (op == UnaryOp.COPY or (mixes and type_of_elements(dtype) in MIXED_FLOATS)):
+            needed.append(dtype)
         else:
             needed.append(compute)
     return needed

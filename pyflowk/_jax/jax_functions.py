@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jax import Array
+from jax.typing import ArrayLike
+
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager, jax_permute, jax_prelu, jax_softmax
 from .jax_elementwise import apply
-from .jax_types import Array, ArrayLike
 
 # fmt: off
 # ruff: noqa: RUF022
@@ -403,8 +405,7 @@ def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None
 
     As `pyflowk.permute`. `scale` is a number.
     """
-    out: Array = eager.call(jax_permute.permute, (x,), axes, dtype, scale)
-    return out
+    return eager.call(jax_permute.permute, (x,), axes=axes, dtype=dtype, scale=scale)
 
 
 def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: float = 1.0) -> Array:
@@ -412,8 +413,7 @@ def batch_transpose(x: ArrayLike, *, dtype: DTypeLike | None = None, scale: floa
 
     As `pyflowk.batch_transpose`. `scale` is a number.
     """
-    out: Array = eager.call(jax_permute.batch_transpose, (x,), dtype, scale)
-    return out
+    return eager.call(jax_permute.batch_transpose, (x,), dtype=dtype, scale=scale)
 
 
 def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> Array:
@@ -421,8 +421,7 @@ def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> Array:
 
     As `pyflowk.prelu`.
     """
-    out: Array = eager.call(jax_prelu.prelu, (x, alpha), channel_axis)
-    return out
+    return eager.call(jax_prelu.prelu, (x, alpha), channel_axis=channel_axis)
 
 
 def prelu_backward(
@@ -438,10 +437,9 @@ def prelu_backward(
 
     As `pyflowk.prelu_backward`.
     """
-    out: tuple[Array | None, Array | None] = eager.call(
-        jax_prelu.prelu_backward, (dy, x, alpha), channel_axis, need_dx, need_dalpha
+    return eager.call(
+        jax_prelu.prelu_backward, (dy, x, alpha), channel_axis=channel_axis, need_dx=need_dx, need_dalpha=need_dalpha
     )
-    return out
 
 
 def softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
@@ -449,8 +447,7 @@ def softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.softmax`. Over the last dimension.
     """
-    out: Array = eager.call(jax_softmax.softmax, (x,), dtype)
-    return out
+    return eager.call(jax_softmax.softmax, (x,), dtype=dtype)
 
 
 def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
@@ -458,8 +455,7 @@ def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.log_softmax`. Over the last dimension.
     """
-    out: Array = eager.call(jax_softmax.log_softmax, (x,), dtype)
-    return out
+    return eager.call(jax_softmax.log_softmax, (x,), dtype=dtype)
 
 
 def masked_softmax(
@@ -480,10 +476,17 @@ def masked_softmax(
 
     As `pyflowk.masked_softmax`. `scale` is a number. x and bias have gradients.
     """
-    out: Array = eager.call(
-        jax_softmax.masked_softmax, (x, mask, lengths, bias), side, causal, causal_offset, window, scale, log, dtype
+    return eager.call(
+        jax_softmax.masked_softmax,
+        (x, mask, lengths, bias),
+        side=side,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        scale=scale,
+        log=log,
+        dtype=dtype,
     )
-    return out
 
 
 def masked_softmax_backward(
@@ -503,7 +506,14 @@ def masked_softmax_backward(
 
     As `pyflowk.masked_softmax_backward`. `scale` is a number.
     """
-    out: Array = eager.call(
-        jax_softmax.masked_softmax_backward, (dy, y, lengths), side, causal, causal_offset, window, scale, log, dtype
+    return eager.call(
+        jax_softmax.masked_softmax_backward,
+        (dy, y, lengths),
+        side=side,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        scale=scale,
+        log=log,
+        dtype=dtype,
     )
-    return out

@@ -29,7 +29,7 @@ def _name(module: str, name: str, default: Any = None) -> Any:
 
 
 class _NoPrimitive:
-    """What has the place of a primitive if JAX has no such class."""
+    """Stands for a primitive if JAX has no such class."""
 
     def __init__(self, name: str) -> None:
         self.name = name

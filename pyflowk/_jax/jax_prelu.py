@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """prelu and prelu_backward of pyflowk.jax, and their primitives.
 
-alpha has one dimension. Parameter axis: the dimension of x that alpha runs along, -1 where alpha has one element.
+alpha has one dimension. Parameter axis: the dimension of x that alpha runs along, -1 if alpha has one element.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._arguments import boolean, integer, shown
-from .._arrays.dtypes import coefficient_types, float_type, listed, wrong_dtype
-from .._native.abi import Status
-from .._native.errors import FlowkValueError
+from .._arguments import boolean, integer
+from .._operators.prelu_arguments import alpha_axis
 from . import primitives
 from .jax_types import array
 from .primitives import (
+    Attributes,
     batch_size,
     batched_at,
     bind,
@@ -33,10 +31,11 @@ from .primitives import (
 )
 
 
-def prelu(arrays: Sequence[Any], channel_axis: int) -> Any:
+def prelu(arrays: Sequence[Any], channel_axis: int) -> jax.Array:
     x, alpha = map(array, arrays, ("x", "alpha"))
     axis = _checked_axis(x, alpha, channel_axis)
-    return bind(prelu_p, x, _flat(alpha), axis=axis)
+    out: jax.Array = bind(prelu_p, x, _flat(alpha), axis=axis)
+    return out
 
 
 def prelu_backward(
@@ -60,35 +59,18 @@ def _flat(alpha: jax.Array) -> jax.Array:
 
 
 def _checked_axis(x: jax.Array, alpha: jax.Array, channel_axis: int) -> int:
-    code = float_type(x.dtype, "x")
-    if float_type(alpha.dtype, "alpha") not in coefficient_types(code):
-        raise wrong_dtype("alpha", alpha.dtype, f"{listed(coefficient_types(code))} beside x of {x.dtype}")
-    axis = integer(channel_axis, "channel_axis")
-    if alpha.size == 1:
-        return -1
-    if not x.ndim:
-        raise ValueError(f"x has no dimensions: alpha has shape {alpha.shape}, must have one element")
-    if not -x.ndim <= axis < x.ndim:
-        raise FlowkValueError(
-            Status.INVALID_ARGUMENT, f"channel_axis = {shown(axis)}, must be in {-x.ndim} ... {x.ndim - 1}"
-        )
-    axis %= x.ndim
-    if alpha.shape != (x.shape[axis],):
-        raise ValueError(
-            f"alpha has shape {alpha.shape}, must have one element or the shape ({x.shape[axis]},) of x along "
-            f"channel_axis = {axis}"
-        )
-    return axis
+    axis = alpha_axis(x.shape, x.dtype, alpha.shape, alpha.dtype, integer(channel_axis, "channel_axis"))
+    return -1 if axis is None else axis
 
 
 # ---- formulas: what is differentiated -------------------------------------------------------------------------------
 
 
 def _values(axis: int, x: Any, alpha: Any, *others: Any) -> list[Any]:
-    """In the type that the library computes in, alpha over x's dimensions."""
+    """In the type that the library computes in, alpha with x's dimensions."""
     compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
-    place = tuple(-1 if d == axis else 1 for d in range(x.ndim))
-    return [x.astype(compute), alpha.astype(compute).reshape(place), *(one.astype(compute) for one in others)]
+    alpha_shape = tuple(-1 if d == axis else 1 for d in range(x.ndim))
+    return [x.astype(compute), alpha.astype(compute).reshape(alpha_shape), *(y.astype(compute) for y in others)]
 
 
 def _tangent_formula(t: Any, t_alpha: Any, x: Any, alpha: Any, *, axis: int) -> Any:
@@ -112,10 +94,6 @@ def _backward_formula(dy: Any, x: Any, alpha: Any, *, axis: int) -> list[Any]:
 # ---- primitives -----------------------------------------------------------------------------------------------------
 
 
-def _like_x(x: Any, alpha: Any, *, axis: int) -> Any:
-    return x.update(weak_type=False)
-
-
 def _like_first(first: Any, *others: Any, axis: int) -> Any:
     return first.update(weak_type=False)
 
@@ -124,11 +102,11 @@ def _like_x_and_alpha(dy: Any, x: Any, alpha: Any, *, axis: int) -> list[Any]:
     return [x.update(weak_type=False), alpha.update(weak_type=False)]
 
 
-def _attributes(axis: int) -> dict[str, Any]:
+def _attributes(axis: int) -> Attributes:
     return {"axis": np.int64(axis)}
 
 
-prelu_p = custom_call("prelu", _like_x, _attributes)
+prelu_p = custom_call("prelu", _like_first, _attributes)
 prelu_dx_p = custom_call("prelu_backward", _like_first, _attributes)
 prelu_backward_p = custom_call("prelu_backward", _like_x_and_alpha, _attributes, multiple_results=True)
 # Its transpose is prelu_backward, which makes both gradients in one pass.
@@ -137,9 +115,9 @@ primitives.derive(prelu_dx_p, _dx_formula)
 primitives.derive(prelu_backward_p, _backward_formula)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> Any:
+def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> Any:
     (x, alpha), (t, t_alpha) = primals, tangents
-    out = bind(prelu_p, x, alpha, axis=axis)
+    out = bind(primitive, x, alpha, axis=axis)
     if is_zero(t) and is_zero(t_alpha):
         return out, zero_of(out)
     if is_zero(t_alpha):
@@ -147,54 +125,35 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> Any:
     return out, bind(prelu_tangent_p, instantiated(t), t_alpha, x, alpha, axis=axis)
 
 
-primitives.jvp(prelu_p, _jvp)
-
-
-@functools.partial(primitives.transpose, prelu_dx_p)
-def _transposed_dx(cotangent: Any, dy: Any, x: Any, alpha: Any, *, axis: int) -> list[Any]:
-    return [bind(prelu_dx_p, cotangent, x, alpha, axis=axis)]
-
-
-@functools.partial(primitives.transpose, prelu_tangent_p)
-def _transposed_tangent(cotangent: Any, t: Any, t_alpha: Any, x: Any, alpha: Any, *, axis: int) -> list[Any]:
+def _transposed(primitive: Any, cotangent: jax.Array, *operands: Any, axis: int) -> list[jax.Array]:
+    x, alpha = operands[-2:]
+    if primitive is prelu_dx_p:
+        return [bind(prelu_dx_p, cotangent, x, alpha, axis=axis)]
     return bind(prelu_backward_p, cotangent, x, alpha, axis=axis)  # type: ignore[no-any-return]
 
 
-# ---- vmap -----------------------------------------------------------------------------------------------------------
-
-
-def _batch(
-    primitive: Any, num_alphas: int, makes_dalpha: bool, operands: Any, dimensions: Any, *, axis: int
-) -> tuple[Any, Any]:
-    """The last operands are x and alpha, before them such as x; of prelu_tangent, alpha's tangent stands before x."""
+def _batch(primitive: Any, operands: Sequence[jax.Array], dimensions: Sequence[Any], *, axis: int) -> tuple[Any, Any]:
+    """The last operand is alpha, and the second one of prelu_tangent is its tangent; the others have x's shape."""
     size = batch_size(operands, dimensions)
-    are_alphas = [index in _alpha_places(len(operands), num_alphas) for index in range(len(operands))]
-    pairs = list(zip(operands, dimensions, are_alphas))
-    if not makes_dalpha and all(d is None for _, d, is_alpha in pairs if is_alpha):
+    alphas = {len(operands) - 1} | ({1} if primitive is prelu_tangent_p else set())
+    triples = [(operand, d, index in alphas) for index, (operand, d) in enumerate(zip(operands, dimensions))]
+    makes_dalpha = primitive is prelu_backward_p
+    if not makes_dalpha and all(dimensions[index] is None for index in alphas):
         at = first_dimension(dimensions)
-        moved = [one if is_alpha else batched_at(one, d, at, size) for one, d, is_alpha in pairs]
+        moved = [operand if is_alpha else batched_at(operand, d, at, size) for operand, d, is_alpha in triples]
         return bind(primitive, *moved, axis=axis if axis < 0 else axis + (at <= axis)), at
-    # One alpha for each element of the batch: its dimension and the channels' become one.
+    # One alpha for each element of the batch: the batch and the channels become one dimension.
     at = max(axis, 0)
-    moved = [batched_at(one, d, 0 if is_alpha else at, size) for one, d, is_alpha in pairs]
-    shape = next(one.shape for one, is_alpha in zip(moved, are_alphas) if not is_alpha)
-    alpha_shape = moved[-1].shape
+    moved = [batched_at(operand, d, 0 if is_alpha else at, size) for operand, d, is_alpha in triples]
+    shape, alpha_shape = moved[-2].shape, moved[-1].shape
     merged_shape = shape if axis < 0 else (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
-    merged = [one.reshape(-1 if is_alpha else merged_shape) for one, is_alpha in zip(moved, are_alphas)]
+    merged = [operand.reshape(-1 if i in alphas else merged_shape) for i, operand in enumerate(moved)]
     out = bind(primitive, *merged, axis=at)
     if not makes_dalpha:
         return out.reshape(shape), at
     return [out[0].reshape(shape), out[1].reshape(alpha_shape)], [at, 0]
 
 
-def _alpha_places(num_operands: int, num_alphas: int) -> tuple[int, ...]:
-    return (num_operands - 1,) if num_alphas == 1 else (1, num_operands - 1)
-
-
-for _primitive, _num_alphas, _makes_dalpha in (
-    (prelu_p, 1, False),
-    (prelu_dx_p, 1, False),
-    (prelu_tangent_p, 2, False),
-    (prelu_backward_p, 1, True),
-):
-    primitives.batch(_primitive, functools.partial(_batch, _primitive, _num_alphas, _makes_dalpha))
+primitives.jvp(_jvp, prelu_p)
+primitives.transpose(_transposed, prelu_dx_p, prelu_tangent_p)
+primitives.batch(_batch, prelu_p, prelu_dx_p, prelu_tangent_p, prelu_backward_p)

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, as jax_functions.py calls them."""
+"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and their primitives.
+
+softmax_p           x and the arrays `of_mask` -> y
+softmax_tangent_p   t, y and lengths if there are any -> the derivative of y in the direction t of x
+backward_p          dy, y and lengths if there are any -> dx; softmax_tangent_p's transpose in its first operand
+
+The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns; an extent of 1 is
+repeated. Parameters: `of_mask`, the names of the operands after the first ones; the options, scale and dtype.
+"""
 
 from __future__ import annotations
 
@@ -8,123 +16,164 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .._arguments import boolean, shown
-from .._arrays.dtypes import FLOAT_TYPES, coefficient_types, float_type, listed, softmax_results, wrong_dtype
+from .._arguments import shown
+from .._arrays.dtypes import FLOAT_TYPES, float_type
 from .._native.abi import DType
-from .._operators.softmax_arguments import broadcasts, checked_options
+from .._operators.softmax_arguments import OF_MASK, Options, check_arrays, check_result, checked_options
 from .._typing import DTypeLike
-from .jax_types import array, static_number, wanted_type
-from .primitives import ExactFloat, bind
-from .softmax_primitives import HAS_BIAS, HAS_LENGTHS, HAS_MASK, Options, backward_p, softmax_p
+from . import primitives
+from .jax_types import array, requested_type, static_number
+from .primitives import Attributes, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
 
 
-def masked_softmax(arrays: Sequence[Any], *static: Any) -> Any:
-    """`static` are side, causal, causal_offset, window, scale, log and dtype."""
-    *selection, scale, log, dtype = static
-    checked = checked_options(*selection, None)
-    x, mask, lengths, bias = arrays
-    x = array(x, "x")
-    shape = _shape(x, "x")
-    code = float_type(x.dtype, "x")
-    row = shape[-1:]
-    operands, given = [_of_rank(x, shape)], 0
-    if mask is not None:
-        mask = array(mask, "mask")
-        if str(mask.dtype) not in ("bool", "uint8"):
-            raise wrong_dtype("mask", mask.dtype, "bool or uint8")
-        operands.append(_over_rows(mask, "mask", x.shape, row))
-        given |= HAS_MASK
-    if lengths is not None:
-        operands.append(_over_leading(lengths, x.shape))
-        given |= HAS_LENGTHS
-    if bias is not None:
-        bias = array(bias, "bias")
-        if float_type(bias.dtype, "bias") not in coefficient_types(code):
-            raise wrong_dtype("bias", bias.dtype, f"{listed(coefficient_types(code))} beside x of {x.dtype}")
-        operands.append(_over_rows(bias, "bias", x.shape, row))
-        given |= HAS_BIAS
-    options = _options(given, checked, scale, log, code)
-    out = bind(softmax_p, *operands, options=options, dtype=_out_type(x, "x", code, dtype))
+def masked_softmax(arrays: Sequence[Any], **options: Any) -> jax.Array:
+    return _bound(softmax_p, ("x", *OF_MASK), arrays, **options)
+
+
+def masked_softmax_backward(arrays: Sequence[Any], **options: Any) -> jax.Array:
+    return _bound(backward_p, ("dy", "y", "lengths"), arrays, **options)
+
+
+def softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
+    return _bound(softmax_p, ("x",), arrays, dtype=dtype)
+
+
+def log_softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
+    return _bound(softmax_p, ("x",), arrays, dtype=dtype, log=True)
+
+
+def _bound(
+    primitive: Any,
+    names: Sequence[str],
+    arrays: Sequence[Any],
+    *,
+    dtype: DTypeLike | None,
+    scale: float = 1.0,
+    **options: Any,
+) -> jax.Array:
+    """The result of the primitive for arrays called `names`: those of the mask may be None."""
+    checked = checked_options(**options)
+    operands = {name: array(x, name) for name, x in zip(names, arrays) if x is not None or name not in OF_MASK}
+    code = check_arrays({name: (x.shape, x.dtype) for name, x in operands.items()})
+    x = operands[names[0]]
+    factor = _checked_scale(scale, code)
+    out_dtype = x.dtype
+    if dtype is not None:
+        out_dtype = requested_type(dtype, FLOAT_TYPES)
+        check_result(float_type(out_dtype, "dtype"), code, names[0], x.dtype)
+    ready = [_of_rank(operand, name, x.shape) for name, operand in operands.items()]
+    of_mask = tuple(name for name in operands if name in OF_MASK)
+    out: jax.Array = bind(primitive, *ready, of_mask=of_mask, options=checked, scale=factor, dtype=out_dtype)
     return out if out.shape == x.shape else out.reshape(x.shape)
 
 
-def masked_softmax_backward(arrays: Sequence[Any], *static: Any) -> Any:
-    *selection, scale, log, dtype = static
-    checked = checked_options(*selection, None)
-    dy, y, lengths = arrays
-    dy, y = array(dy, "dy"), array(y, "y")
-    shape = _shape(dy, "dy")
-    code = float_type(dy.dtype, "dy")
-    if y.shape != dy.shape:
-        raise ValueError(f"y has shape {y.shape}, must be {dy.shape} as dy")
-    if y.dtype != dy.dtype:
-        raise TypeError(f"y has dtype {y.dtype}, must be {dy.dtype} as dy")
-    operands, given = [_of_rank(dy, shape), _of_rank(y, shape)], 0
-    if lengths is not None:
-        operands.append(_over_leading(lengths, dy.shape))
-        given |= HAS_LENGTHS
-    options = _options(given, checked, scale, log, code)
-    out = bind(backward_p, *operands, options=options, dtype=_out_type(dy, "dy", code, dtype))
-    return out if out.shape == dy.shape else out.reshape(dy.shape)
-
-
-def softmax(arrays: Sequence[Any], dtype: Any, log: bool = False) -> Any:
-    return masked_softmax((*arrays, None, None, None), "left", False, 0, None, 1.0, log, dtype)
-
-
-def log_softmax(arrays: Sequence[Any], dtype: Any) -> Any:
-    return softmax(arrays, dtype, log=True)
-
-
-def _shape(x: jax.Array, name: str) -> tuple[int, ...]:
-    """The shape that the primitive sees: at least (q, k)."""
-    if not x.ndim:
-        raise ValueError(f"{name} has no dimensions, must have >= 1")
-    return x.shape if x.ndim > 1 else (1, *x.shape)
-
-
-def _of_rank(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return x if x.ndim == len(shape) else x.reshape(shape)
-
-
-def _over_rows(one: jax.Array, name: str, shape: tuple[int, ...], row: tuple[int, ...]) -> jax.Array:
-    """A mask or a bias with the rank of the primitive's x. The last extent is x's: rows are read in place."""
-    if not broadcasts(one.shape, shape):
-        raise ValueError(f"{name} has shape {one.shape}, must broadcast to {shape}")
-    extents = (1,) * (max(len(shape), 2) - one.ndim) + one.shape
-    one = one if one.shape == extents else one.reshape(extents)
-    return one if extents[-1:] == row else jnp.broadcast_to(one, (*extents[:-1], *row))
-
-
-def _over_leading(given: Any, shape: tuple[int, ...]) -> jax.Array:
-    """The lengths, with one dimension for each of the primitive's x but the last."""
-    lengths: jax.Array = array(given, "lengths")
-    if str(lengths.dtype) not in ("int32", "int64"):
-        raise wrong_dtype("lengths", lengths.dtype, "int32 or int64")
-    if lengths.ndim >= len(shape) or not all(own in (1, extent) for own, extent in zip(lengths.shape, shape)):
-        raise ValueError(
-            f"lengths has shape {lengths.shape}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
-        )
-    return lengths.reshape(lengths.shape + (1,) * (max(len(shape) - 1, 1) - lengths.ndim))
-
-
-def _options(given: int, checked: tuple[Any, ...], scale: Any, log: Any, code: DType) -> Options:
+def _checked_scale(scale: Any, code: DType) -> float:
     factor = static_number(scale, "scale")
-    largest = float("inf") if code == DType.FLOAT64 else 2.0**126
-    if not (abs(factor) <= largest and abs(factor) != float("inf")):
-        raise ValueError(
-            f"scale = {shown(scale)}, must be finite{'' if code == DType.FLOAT64 else ', |scale| <= 2**126'}"
-        )
-    return Options(given, checked[:4], ExactFloat(factor), boolean(log, "log"))
+    is_double = code == DType.FLOAT64
+    if not (abs(factor) <= (float("inf") if is_double else 2.0**126) and abs(factor) != float("inf")):
+        raise ValueError(f"scale = {shown(scale)}, must be finite{'' if is_double else ', |scale| <= 2**126'}")
+    return factor
 
 
-def _out_type(x: jax.Array, name: str, code: DType, dtype: DTypeLike | None) -> Any:
-    if dtype is None:
-        return x.dtype
-    wanted = wanted_type(dtype, FLOAT_TYPES)
-    own = float_type(wanted, "dtype")
-    outputs = softmax_results(code)
-    if own not in outputs:
-        raise TypeError(f"dtype = {wanted}, must be {listed(outputs)} beside {name} of {x.dtype}")
-    return wanted
+def _of_rank(operand: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """An operand as the primitive takes it with an x of that shape."""
+    rank = max(len(shape), 2)
+    ones = (1,) * (rank - operand.ndim)
+    if name == "lengths":  # their dimensions are the first ones of all but x's last
+        return operand.reshape(operand.shape + ones[1:])
+    operand = operand.reshape(ones + operand.shape) if ones else operand
+    # The last extent is x's, because rows are read in memory as they are.
+    return operand if operand.shape[-1] == shape[-1] else jnp.broadcast_to(operand, (*operand.shape[:-1], shape[-1]))
+
+
+# ---- primitives -----------------------------------------------------------------------------------------------------
+
+
+def _abstract(first: Any, *others: Any, dtype: np.dtype[Any], **parameters: Any) -> Any:
+    return first.update(dtype=dtype, weak_type=False)
+
+
+def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, dtype: np.dtype[Any]) -> Attributes:
+    """The mask has 1 as the address of each array that is an operand."""
+    mask = options.mask()
+    for name in of_mask:
+        setattr(mask, OF_MASK[name], 1)
+    words = np.frombuffer(bytes(mask), np.int64)
+    return {"mask": words, "scale": np.float64(scale), "log": np.int64(options.log)}
+
+
+def _values(dtype: np.dtype[Any], *arrays: Any) -> list[Any]:
+    """In the type that the library computes in."""
+    is_double = dtype == jnp.float64 or any(x.dtype == jnp.float64 for x in arrays)
+    return [x.astype(jnp.float64 if is_double else jnp.float32) for x in arrays]
+
+
+def _tangent_formula(
+    t: Any, y: Any, *lengths: Any, options: Options, scale: float, dtype: np.dtype[Any], **parameters: Any
+) -> Any:
+    t_, y_ = _values(dtype, t, y)
+    if options.log:
+        masked = jnp.isneginf(y_)
+        total = jnp.sum(jnp.where(masked, 0, jnp.exp(y_) * t_), axis=-1, keepdims=True)
+        return (float(scale) * jnp.where(masked, 0, t_ - total)).astype(dtype)
+    return (float(scale) * (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True))).astype(dtype)
+
+
+def _backward_formula(
+    dy: Any, y: Any, *lengths: Any, options: Options, scale: float, dtype: np.dtype[Any], **parameters: Any
+) -> Any:
+    if not options.log:
+        return _tangent_formula(dy, y, options=options, scale=scale, dtype=dtype)
+    dy_, y_ = _values(dtype, dy, y)
+    masked = jnp.isneginf(y_)
+    total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True)
+    return (float(scale) * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
+
+
+softmax_p = custom_call("masked_softmax", _abstract, _attributes)
+backward_p = custom_call("masked_softmax_backward", _abstract, _attributes)
+softmax_tangent_p = computed("softmax_tangent", _abstract, _tangent_formula)
+primitives.derive(backward_p, _backward_formula)
+
+
+def _jvp(
+    primitive: Any,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    of_mask: tuple[str, ...],
+    scale: float,
+    **parameters: Any,
+) -> Any:
+    x, t = primals[0], tangents[0]
+    y = bind(primitive, *primals, of_mask=of_mask, scale=scale, **parameters)
+    t_bias = tangents[-1] if "bias" in of_mask else zero_of(y)
+    if is_zero(t) and is_zero(t_bias):
+        return y, zero_of(y)
+    if not is_zero(t_bias):  # of z = scale * x + bias
+        compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
+        t_z = jnp.broadcast_to(t_bias.astype(compute), x.shape)
+        t = t_z if is_zero(t) else float(scale) * t.astype(compute) + t_z
+        scale = 1.0
+    lengths = {name: x for name, x in zip(of_mask, primals[1:]) if name == "lengths"}
+    return y, bind(softmax_tangent_p, t, y, *lengths.values(), of_mask=tuple(lengths), scale=scale, **parameters)
+
+
+def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **parameters: Any) -> list[jax.Array]:
+    parameters["dtype"] = np.dtype(t.dtype)
+    return [bind(backward_p if primitive is softmax_tangent_p else softmax_tangent_p, cotangent, *others, **parameters)]
+
+
+def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[jax.Array, int]:
+    """The first operands have x's shape, the others broadcast."""
+    size, num_first = batch_size(operands, dimensions), 1 if primitive is softmax_p else 2
+    sizes = [size] * num_first + [1] * (len(operands) - num_first)
+    moved = [batched_at(x, d, 0, num_repeats) for x, d, num_repeats in zip(operands, dimensions, sizes)]
+    return bind(primitive, *moved, **parameters), 0
+
+
+primitives.jvp(_jvp, softmax_p)
+primitives.transpose(_transposed, softmax_tangent_p, backward_p)
+primitives.batch(_batch, softmax_p, softmax_tangent_p, backward_p)

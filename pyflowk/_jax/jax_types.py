@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array as Array
-from jax.typing import ArrayLike as ArrayLike
+from jax import Array
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, dtype_like, named_type
@@ -22,24 +21,22 @@ _FLOAT32 = np.dtype(np.float32)
 NUMBERS = (bool, int, float)  # of Python; operand() leaves no other instance
 
 
-def array(x: Any, name: str) -> Any:
-    """The operand as JAX's array; TypeError where it is none."""
+def array(x: Any, name: str) -> Array:
+    """The operand as JAX's array; TypeError if it is no array."""
     if isinstance(x, (np.ndarray, np.generic)):
         x = jnp.asarray(x)
-    if not isinstance(x, jax.Array):
+    if not isinstance(x, Array):
         raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy")
     if x.ndim > MAX_RANK:
         raise ValueError(f"{name} has {x.ndim} dimensions, must have <= {MAX_RANK}")
     return x
 
 
-def operand(x: Any, name: str) -> Any:
-    """As array(), or a Python number, which stays one."""
-    if type(x) in NUMBERS:
-        return x
-    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):  # of a subclass
-        return int(x) if isinstance(x, int) else float(x)
-    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+def operand(x: Any, name: str) -> Array | bool | int | float:
+    """As array(); a Python number stays a number."""
+    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
+        return x if type(x) in NUMBERS else int(x) if isinstance(x, int) else float(x)  # the last two of a subclass
+    if isinstance(x, (Array, np.ndarray, np.generic)):
         return array(x, name)
     raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy, or a number")
 
@@ -48,7 +45,7 @@ def static_number(value: Any, name: str) -> float:
     """A number that is part of the compiled program."""
     if names.Tracer is not None and isinstance(value, names.Tracer):
         raise TypeError(f"{name} is traced, must be a number that is known when the function is compiled")
-    if isinstance(value, (jax.Array, np.ndarray, np.generic)) and np.ndim(value) == 0:
+    if isinstance(value, (Array, np.ndarray, np.generic)) and np.ndim(value) == 0:
         value = value.item()
     if not isinstance(value, NUMBERS):
         raise TypeError(f"{name} is {shown(value)}, must be a number")
@@ -57,20 +54,20 @@ def static_number(value: Any, name: str) -> float:
 
 def numpy_type(code: DType) -> np.dtype[Any]:
     """NumPy's dtype of type `code`."""
-    found: np.dtype[Any] = dtype_like(code, _FLOAT32)
-    return found
+    dtype: np.dtype[Any] = dtype_like(code, _FLOAT32)
+    return dtype
 
 
-def wanted_type(dtype: Any, allowed: Iterable[DType] = NUMBER_TYPES) -> np.dtype[Any]:
+def requested_type(dtype: Any, allowed: Iterable[DType] = NUMBER_TYPES) -> np.dtype[Any]:
     """The dtype that a caller asks for. As everywhere in JAX, 64 bits are 32 without jax_enable_x64, with a warning."""
-    wanted = numpy_type(named_type(dtype, tuple(allowed)))
-    return wanted if wanted.itemsize < 8 else jnp.zeros((), wanted).dtype
+    requested = numpy_type(named_type(dtype, tuple(allowed)))
+    return requested if requested.itemsize < 8 else jnp.zeros((), requested).dtype
 
 
 @functools.lru_cache(maxsize=64)
 def _float_of(dtype: np.dtype[Any], x64: bool) -> np.dtype[Any]:
-    found: np.dtype[Any] = jax.eval_shape(jnp.sqrt, jax.ShapeDtypeStruct((), dtype)).dtype
-    return found
+    float_type: np.dtype[Any] = jax.eval_shape(jnp.sqrt, jax.ShapeDtypeStruct((), dtype)).dtype
+    return float_type
 
 
 def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -16,7 +16,7 @@ from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager
 from .jax_elementwise import apply, elementwise
-from .jax_types import NUMBERS, array, static_number, wanted_type
+from .jax_types import NUMBERS, array, requested_type, static_number
 
 __all__ = ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu", "scale", "trunc_div"]
 
@@ -26,24 +26,23 @@ _GELU_GRAD = {"none": BinaryOp.GELU_GRAD, "tanh": BinaryOp.GELU_TANH_GRAD}
 
 def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """``out = x``, for every element, converted to `dtype`: as `pyflowk.cast`."""
-    return eager.call(_cast, (x,), dtype)
+    return eager.call(_cast, (x,), dtype=dtype)
 
 
 def _cast(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     x = array(arrays[0], "x")
     number_type(x.dtype, "x")
-    result: jax.Array = elementwise(UnaryOp.COPY, x, dtype=wanted_type(dtype))
-    return result
+    return elementwise(UnaryOp.COPY, x, dtype=requested_type(dtype))
 
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> jax.Array:
     """``out = x > 0 ? x : slope * x``, for every element; slope is a number: as `pyflowk.leaky_relu`."""
-    return apply(UnaryOp.LEAKY_RELU, ("x",), (x,), (static_number(slope, "slope"),))
+    return apply(UnaryOp.LEAKY_RELU, ("x", "slope"), (x,), (static_number(slope, "slope"),))
 
 
 def elu(x: ArrayLike, alpha: float = 1.0) -> jax.Array:
     """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element; alpha is a number: as `pyflowk.elu`."""
-    return apply(UnaryOp.ELU, ("x",), (x,), (static_number(alpha, "alpha"),))
+    return apply(UnaryOp.ELU, ("x", "alpha"), (x,), (static_number(alpha, "alpha"),))
 
 
 def gelu(x: ArrayLike, approximate: str = "none") -> jax.Array:
@@ -71,14 +70,14 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     if min is None:
         return apply(BinaryOp.MIN, ("x", "max"), (x, max))
     if _are_parameters(min, max):
-        return apply(UnaryOp.CLAMP, ("x",), (x,), (min, max))
+        return apply(UnaryOp.CLAMP, ("x", "min", "max"), (x,), (min, max))
     return apply(TernaryOp.CLAMP_BY, ("x", "min", "max"), (x, min, max))
 
 
 def scale(x: ArrayLike, a: ArrayLike, b: ArrayLike = 0) -> jax.Array:
     """``out = a * x + b``, for every element; a and b are numbers or arrays: as `pyflowk.scale`."""
     if _are_parameters(a, b):
-        return apply(UnaryOp.SCALE, ("x",), (x,), (a, b))
+        return apply(UnaryOp.SCALE, ("x", "a", "b"), (x,), (a, b))
     return apply(TernaryOp.FMA, ("x", "a", "b"), (x, a, b))
 
 
@@ -98,4 +97,4 @@ def trunc_div(x: ArrayLike, y: ArrayLike) -> jax.Array:
 def add_multiply(x: ArrayLike, y: ArrayLike, z: ArrayLike, a: float = 1) -> jax.Array:
     """``out = x + a * y * z``, for every element; a is a number: as `pyflowk.add_multiply`."""
     factor = a if type(a) is int and abs(a) <= LARGEST_PARAMETER else static_number(a, "a")
-    return apply(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), (x, y, z), (factor,))
+    return apply(TernaryOp.ADD_MULTIPLY, ("x", "y", "z", "a"), (x, y, z), (factor,))

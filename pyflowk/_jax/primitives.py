@@ -8,6 +8,7 @@ primitives that are linear in their first operands and have a transpose, so that
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,12 +20,13 @@ from .._native.abi import MAX_RANK
 from . import jax_names as names
 
 Formula = Callable[..., Any]
+Attributes = dict[str, Any]  # of a handler: NumPy's scalars and arrays
 _bits_of = struct.Struct("d").pack
 
 
 class ExactFloat(float):
-    """A parameter of a primitive: it equals an ExactFloat of the same bits alone, so that 0.0 and -0.0 do not share a
-    program, and NaN does."""
+    """A parameter of a primitive: equal to an ExactFloat of the same bits alone. So 0.0 and -0.0 have two programs, and
+    all calls with NaN have one."""
 
     __slots__ = ()
 
@@ -41,7 +43,7 @@ class ExactFloat(float):
 def custom_call(
     name: str,
     abstract: Callable[..., Any],
-    attributes: Callable[..., dict[str, Any]],
+    attributes: Callable[..., Attributes],
     *,
     multiple_results: bool = False,
 ) -> Any:
@@ -92,8 +94,8 @@ def _run(primitive: Any, *operands: Any, **parameters: Any) -> Any:
     finds_nans, finds_infs = config.jax_debug_nans, config.jax_debug_infs
     if not (config.jax_disable_jit or finds_nans or finds_infs):
         return program(*operands)
-    # A primitive is compiled all the same, as JAX's own are. Told to find NaNs, JAX runs the program's function without
-    # jit to find the first, which would run the primitive again, without end.
+    # A primitive is compiled in every case, as JAX's own are. If JAX finds a NaN in a program, it runs the program's
+    # function again without jit to find the first NaN; that would call the primitive again, without end.
     with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
         out = program(*operands)
         for each in jax.tree.leaves(out) if finds_nans or finds_infs else ():
@@ -132,23 +134,65 @@ def _varying_alike(operands: Sequence[Any]) -> tuple[Any, ...]:
     varying = [_varying_axes(jax.typeof(operand)) for operand in operands]
     axes = frozenset().union(*varying)
     return tuple(
-        operand if own == axes else _made_varying(operand, tuple(axes - own)) for operand, own in zip(operands, varying)
+        x if x_axes == axes else _made_varying(x, tuple(axes - x_axes)) for x, x_axes in zip(operands, varying)
     )
 
 
 def _varying_axes(aval: Any) -> frozenset[Any]:
-    found: frozenset[Any] = aval.mat.varying if hasattr(aval, "mat") else getattr(aval, "vma", frozenset())
-    return found
+    axes: frozenset[Any] = aval.mat.varying if hasattr(aval, "mat") else getattr(aval, "vma", frozenset())
+    return axes
 
 
 def _made_varying(operand: Any, axes: tuple[Any, ...]) -> Any:
     return names.pvary(operand, axes) if names.pcast is None else names.pcast(operand, axes, to="varying")
 
 
+# ---- rules; each is registered for several primitives, and gets the primitive first ---------------------------------
+
+
+def jvp(rule: Callable[..., Any], *primitives: Any) -> None:
+    """rule(primitive, primals, tangents, **parameters) -> (result, its tangent)."""
+    for primitive in primitives:
+        names.primitive_jvps[primitive] = functools.partial(rule, primitive)
+
+
+def batch(rule: Callable[..., Any], *primitives: Any) -> None:
+    """rule(primitive, operands, dimensions, **parameters) -> (results, their dimensions), for vmap."""
+    for primitive in primitives:
+        names.primitive_batchers[primitive] = functools.partial(rule, primitive)
+
+
+def transpose(rule: Callable[..., Sequence[Any]], *primitives: Any) -> None:
+    """rule(primitive, cotangent, *operands, **parameters) -> the cotangents of the first operands, which are linear. A
+    linear operand is given as its aval."""
+    is_linear = names.is_undefined_primal
+
+    def transposed(primitive: Any, cotangent: Any, *operands: Any, **parameters: Any) -> list[Any]:
+        if is_zero(cotangent):
+            return [names.Zero(x.aval) if is_linear(x) else None for x in operands]
+        values = [x.aval if is_linear(x) else x for x in operands]
+        cotangents = rule(primitive, cotangent, *values, **parameters)
+        return [y if is_linear(x) else None for x, y in itertools.zip_longest(operands, cotangents)]
+
+    for primitive in primitives:
+        names.primitive_transposes[primitive] = functools.partial(transposed, primitive)
+
+
+def derive(primitive: Any, formula: Formula) -> None:
+    """Differentiates `primitive` as `formula`, which has its operands and parameters."""
+
+    def of_formula(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
+        out = bind(primitive, *primals, **parameters)
+        return out, tangents_of(functools.partial(formula, **parameters), primals, tangents)
+
+    jvp(of_formula, primitive)
+
+
 # ---- derivatives ----------------------------------------------------------------------------------------------------
 
 
-def zero_of(value: Any) -> Any:
+def zero_of(value: jax.Array) -> Any:
+    """The tangent 0 of a value, without memory."""
     return names.Zero(jax.typeof(value).to_tangent_aval())
 
 
@@ -156,83 +200,47 @@ def is_zero(tangent: Any) -> bool:
     return type(tangent) is names.Zero
 
 
-def instantiated(tangent: Any) -> Any:
+def instantiated(tangent: Any) -> jax.Array:
     """The tangent as an array."""
     return jnp.zeros(tangent.aval.shape, tangent.aval.dtype) if is_zero(tangent) else tangent
 
 
-def jvp(primitive: Any, rule: Callable[..., Any]) -> None:
-    """rule(primals, tangents, **parameters) -> (result, its tangent)."""
-    names.primitive_jvps[primitive] = rule
-
-
 def tangents_of(formula: Formula, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The derivative of formula(*primals) in the direction of `tangents`."""
-    moved = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
+    indices = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
 
-    def moving(*values: Any) -> Any:
+    def of_moving(*values: Any) -> Any:
         operands = list(primals)
-        for index, value in zip(moved, values):
+        for index, value in zip(indices, values):
             operands[index] = value
         return formula(*operands)
 
-    return jax.jvp(moving, [primals[index] for index in moved], [tangents[index] for index in moved])[1]
+    return jax.jvp(of_moving, [primals[index] for index in indices], [tangents[index] for index in indices])[1]
 
 
-def derive(primitive: Any, formula: Formula) -> None:
-    """Differentiates `primitive` as `formula`, which has its operands and parameters."""
-
-    def of_formula(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
-        out = bind(primitive, *primals, **parameters)
-        return out, tangents_of(functools.partial(formula, **parameters), primals, tangents)
-
-    jvp(primitive, of_formula)
-
-
-def transpose(primitive: Any, rule: Callable[..., Sequence[Any]]) -> None:
-    """`rule` makes the cotangents of the first operands, which are linear, from that of the result and all operands; an
-    operand that is linear is given as its aval."""
-
-    def transposed(cotangent: Any, *operands: Any, **parameters: Any) -> list[Any]:
-        if is_zero(cotangent):
-            return [names.Zero(one.aval) if is_linear(one) else None for one in operands]
-        values = [one.aval if is_linear(one) else one for one in operands]
-        found = [*rule(cotangent, *values, **parameters)]
-        found += [None] * (len(operands) - len(found))
-        return [value if is_linear(one) else None for value, one in zip(found, operands)]
-
-    is_linear = names.is_undefined_primal
-    names.primitive_transposes[primitive] = transposed
-
-
-def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
+def sum_to(value: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """The sum over the dimensions along which `shape`, of the same rank, has one element."""
-    axes = tuple(d for d, (own, wanted) in enumerate(zip(value.shape, shape)) if own != wanted)
+    axes = tuple(d for d, (extent, target) in enumerate(zip(value.shape, shape)) if extent != target)
     return jnp.sum(value, axis=axes, keepdims=True) if axes else value
 
 
 # ---- vmap -----------------------------------------------------------------------------------------------------------
 
 
-def batch(primitive: Any, rule: Callable[..., Any]) -> None:
-    """rule(operands, dimensions, **parameters) -> (results, their dimensions)."""
-    names.primitive_batchers[primitive] = rule
-
-
-def first_dimension(dimensions: Sequence[Any]) -> int:
-    """The dimension of the first operand that is batched."""
+def first_dimension(dimensions: Sequence[int | None]) -> int:
+    """The batch dimension of the first operand that has one."""
     return next(int(dimension) for dimension in dimensions if dimension is not None)
 
 
-def batch_size(operands: Sequence[Any], dimensions: Sequence[Any]) -> int:
-    return next(int(one.shape[d]) for one, d in zip(operands, dimensions) if d is not None)
+def batch_size(operands: Sequence[jax.Array], dimensions: Sequence[int | None]) -> int:
+    return next(x.shape[d] for x, d in zip(operands, dimensions) if d is not None)
 
 
-def batched_at(operand: Any, dimension: Any, wanted: int, size: int = 1) -> Any:
-    """The operand with its batch in dimension `wanted`: of `size` elements where it has none."""
+def batched_at(operand: jax.Array, dimension: int | None, target: int, size: int = 1) -> jax.Array:
+    """The operand with its batch in dimension `target`; a batch of `size` equal elements if it has none."""
     if dimension is not None:
-        return operand if dimension == wanted else jnp.moveaxis(operand, dimension, wanted)
-    operand = jnp.expand_dims(operand, wanted)
+        return operand if dimension == target else jnp.moveaxis(operand, dimension, target)
+    operand = jnp.expand_dims(operand, target)
     if size == 1:
         return operand
-    return jnp.broadcast_to(operand, (*operand.shape[:wanted], size, *operand.shape[wanted + 1 :]))
+    return jnp.broadcast_to(operand, (*operand.shape[:target], size, *operand.shape[target + 1 :]))

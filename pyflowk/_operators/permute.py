@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._calls import roads
-from .._calls.roads import Road
+from .._calls.roads import Road, parameters_of
 from .._pipeline import Request
 from .permute_arguments import axes_tuple, permute_request
 from .permute_pattern import axes_of_pattern
@@ -107,5 +107,5 @@ def _transpose(x: Any, dtype: Any, scale: Any) -> Request:
     return permute_request(x, None, dtype, scale)
 
 
-_PERMUTE = Road("x axes= more= dtype= scale=", _permute)
-_TRANSPOSE = Road("x dtype= scale=", _transpose)
+_PERMUTE = Road(parameters_of(permute), _permute)
+_TRANSPOSE = Road(parameters_of(batch_transpose), _transpose)

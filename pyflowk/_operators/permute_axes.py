@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._arguments import axis_of, shown
 from .._arrays.registry import array_adapter
 from .._calls import roads
-from .._calls.roads import Road
+from .._calls.roads import Road, parameters_of
 from .._pipeline import Request
 from .permute import _permute
 from .permute_arguments import permute_request
@@ -117,9 +117,9 @@ def _moveaxis(x: Any, source: Any, destination: Any, dtype: Any, scale: Any) -> 
     return permute_request(x, tuple(order), dtype, scale)
 
 
-_TRANSPOSE = Road("x axes= dtype= scale=", _transpose)
-_SWAPAXES = Road("x axis1= axis2= dtype= scale=", _swapaxes)
-_MOVEAXIS = Road("x source= destination= dtype= scale=", _moveaxis)
+_TRANSPOSE = Road(parameters_of(transpose), _transpose)
+_SWAPAXES = Road(parameters_of(swapaxes), _swapaxes)
+_MOVEAXIS = Road(parameters_of(moveaxis), _moveaxis)
 
 
 def _axes_of(axes: Any, name: str, rank: int) -> list[int]:

@@ -3,17 +3,27 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import axis_of, boolean, integer, number
+from .._arguments import axis_of, integer, number
 from .._calls import roads
-from .._calls.roads import Road
+from .._calls.roads import Road, parameters_of
 from .._copies import on_copies
 from .._native.abi import DType
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, MASK, NUMBER, OUTPUT, Arg, Buffer, Mask, Number, Program, Step
-from .softmax_arguments import Arguments, arguments_of, checked_options, copied_inputs, has_contiguous_rows, other_name
+from .softmax_arguments import (
+    OF_MASK,
+    Options,
+    arguments_of,
+    checked_options,
+    copied_inputs,
+    has_contiguous_rows,
+    other_name,
+)
 
 if TYPE_CHECKING:
     from .._arrays.adapters.base import Geometry, Signature
@@ -57,14 +67,14 @@ def masked_softmax(
         The end of the row that `lengths` count from.
     causal : bool, optional
         True: row i has columns j <= d unmasked, with d = i + (k - q) + causal_offset. Without an offset the last row's
-        diagonal ends in the last column. q is x's extent before the last, 1 where x has one dimension.
+        diagonal ends in the last column. q is x's extent before the last, 1 if x has one dimension.
     causal_offset : int, optional
         See `causal`; in columns, |causal_offset| <= 2**62.
     window : int, optional
         Masks out columns j <= d - window: with `causal` the last `window` columns up to d stay. Without it, also masks
         out columns j >= d + window: a band around d stays. In columns, >= 1.
     bias : array, optional
-        Of x's dtype, or float32 where x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
+        Of x's dtype, or float32 if x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
     scale : float, optional
         A finite number of any sign, |scale| <= 2**126 unless x is float64.
     log : bool, optional
@@ -100,15 +110,15 @@ def masked_softmax(
     lengths, causal and window mask out are written but not read, except in rows of up to 1280 columns.
 
     An array whose last dimension is not contiguous is copied to temporary memory first, or from it for `out`: one more
-    pass over that array. So are a mask and a bias whose last extent is 1 where k is not: the copy has k columns.
+    pass over that array. So are a mask and a bias with 1 as the last extent if k is not 1: the copy has k columns.
 
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
-    infinite where it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
+    infinite if it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
     """
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
-        x, mask, lengths, bias, side, causal, causal_offset, window, dtype, scale, log, out, stream
+        x, mask, lengths, bias, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -163,7 +173,7 @@ def masked_softmax_backward(
         As `masked_softmax`.
     """
     return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
-        dy, y, lengths, side, causal, causal_offset, window, dtype, scale, log, out, stream
+        dy, y, lengths, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -214,29 +224,36 @@ def log_softmax(
 # ---- requests -------------------------------------------------------------------------------------------------------
 
 
-def _masked_softmax(x: Any, mask: Any, lengths: Any, bias: Any, *options: Any) -> Request:
-    if mask is None and lengths is None and bias is None:
-        return Request(_SOFTMAX, (x,), *_options_and_values(*options))
-    return Request(_MASKED_SOFTMAX, (x, mask, lengths, bias), *_options_and_values(*options))
+class _Masked:
+    """masked_softmax or its gradient: the paths of its calls, and its operations with and without the arrays of a mask.
+
+    The first `num_first` arrays of the function's signature are x, or dy and y.
+    """
+
+    def __init__(self, function: Callable[..., Any], num_first: int, c_function: str, operator: str) -> None:
+        def request(*arguments: Any) -> Request:
+            arrays, options, scale = arguments[:num_arrays], checked_options(*arguments[num_arrays:-1]), arguments[-1]
+            factor = scale if type(scale) is float else number(scale, "scale")
+            if all([one is None for one in arrays[num_first:]]):
+                return Request(self.plain, arrays[:num_first], options, (factor,))
+            return Request(self.masked, arrays, options, (factor,))
+
+        request.__name__ = function.__name__
+        self.road = Road(parameters_of(function, "scale"), request)
+        num_arrays = len(self.road.arrays)
+        names = self.road.names[:num_arrays]
+        self.plan = functools.partial(_plan, c_function, names)
+        self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
+        self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)
 
 
-def _masked_softmax_backward(dy: Any, y: Any, lengths: Any, *options: Any) -> Request:
-    if lengths is None:
-        return Request(_BACKWARD, (dy, y), *_options_and_values(*options))
-    return Request(_MASKED_BACKWARD, (dy, y, lengths), *_options_and_values(*options))
-
-
-def _options_and_values(*options: Any) -> tuple[tuple[Any, ...], tuple[float]]:
-    *of_mask, scale, log = options
-    checked = checked_options(*of_mask)
-    factor = scale if type(scale) is float else number(scale, "scale")
-    return (checked, boolean(log, "log")), (factor,)
+_DEFAULTS = Options()
 
 
 def _softmax(x: Any, axis: Any, dim: Any, dtype: Any, log: bool = False) -> Request:
-    options = checked_options("left", False, 0, None, dtype), log
+    options = checked_options(*_DEFAULTS[:-2], log, dtype)
     if dim is None and axis.__class__ is int and axis == -1:
-        return Request(_SOFTMAX, (x,), options, (1.0,))
+        return Request(_FORWARD.plain, (x,), options, (1.0,))
     if dim is not None and (type(axis) is not int or axis != -1):
         raise TypeError("axis and dim name the same thing: pass one of them")
     name, axis = ("axis", axis) if dim is None else ("dim", dim)
@@ -247,29 +264,38 @@ def _log_softmax(x: Any, axis: Any, dim: Any, dtype: Any) -> Request:
     return _softmax(x, axis, dim, dtype, log=True)
 
 
-# ---- plans; `options` are (side, causal, causal_offset, window, dtype) and log ---------------------------------------
+# ---- plans ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_forward(
-    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, ...]
+def _plan(
+    function: str,
+    names: tuple[str, ...],
+    signatures: tuple[Signature, ...],
+    outs: tuple[Geometry | None, ...],
+    options: Options,
 ) -> Program | None:
+    """The plan of C function `function` on arrays called `names`; the arrays of the mask may be None or missing."""
     (out,) = outs
-    copied = copied_inputs(_MASKED_SOFTMAX.names, signatures)
+    copied = copied_inputs(names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
-        return on_copies(_plan_forward, signatures, outs, options, copied, out_name)
-    x, *operands = signatures
-    mask_options, log = options
-    a = arguments_of("x", x, None, tuple(operands) or (None, None, None), out, mask_options)
-    mask = _mask(a, signatures, (1, 2, 3)) if operands else a.mask_pointer
-    args = (Arg(INPUT, 0), a.first_strides, a.code, Arg(OUTPUT, 0), *a.written)
+        return on_copies(functools.partial(_plan, function, names), signatures, outs, options, copied, out_name)
+    arrays = {
+        name: signature for name, signature in zip(names, signatures) if signature is not None or name not in OF_MASK
+    }
+    a = arguments_of(arrays, out, options)
+    inputs = {name: Arg(INPUT, names.index(name)) for name in arrays}
+    firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
+    of_mask = {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}
+    mask = Arg(MASK, Mask(a.mask, of_mask)) if of_mask else a.mask_pointer
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
-    step = Step.of("flowk_masked_softmax", (*args, scale, mask, c_int(log)), _MASKED_SOFTMAX.names[: len(signatures)])
+    args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
+    step = Step.of(function, args, names[: len(signatures)])
     return Program((step,), (Buffer(*a.out_like),), keep=a)
 
 
 def _plan_along(
-    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, int, str]
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Options, int, str]
 ) -> Program | None:
     """The plan for the dimension options[1]: that of the same array with this dimension last."""
     require_arrays(("x",), signatures)
@@ -285,7 +311,7 @@ def _plan_along(
 
     if out is not None and len(out[0]) != rank:
         raise ValueError(f"out has shape {tuple(out[0])}, must be {tuple(shape)}")
-    program = _plan_forward((moved(signatures[0]),), (None if out is None else moved(out),), rest)
+    program = _FORWARD.plan((moved(signatures[0]),), (None if out is None else moved(out),), rest)
     if program is None:
         return None
     (buffer,) = program.results
@@ -293,37 +319,9 @@ def _plan_along(
     return program._replace(results=(buffer._replace(shape=tuple(shape), order=order),))
 
 
-def _plan_backward(
-    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Any, ...]
-) -> Program | None:
-    (out,) = outs
-    copied = copied_inputs(_MASKED_BACKWARD.names, signatures)
-    out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
-    if copied or out_name:
-        return on_copies(_plan_backward, signatures, outs, options, copied, out_name)
-    dy, y, *lengths = signatures
-    mask_options, log = options
-    a = arguments_of("dy", dy, y, (None, lengths[0] if lengths else None, None), out, mask_options)
-    mask = _mask(a, signatures, (None, 2, None)) if lengths else a.mask_pointer
-    args = (Arg(INPUT, 0), a.first_strides, Arg(INPUT, 1), a.second_strides, a.code, Arg(OUTPUT, 0), *a.written)
-    scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
-    names = _MASKED_BACKWARD.names[: len(signatures)]
-    step = Step.of("flowk_masked_softmax_backward", (*args, scale, mask, c_int(log)), names)
-    return Program((step,), (Buffer(*a.out_like),), keep=a)
-
-
-def _mask(a: Arguments, signatures: tuple[Signature, ...], places: tuple[int | None, ...]) -> Arg:
-    arrays = [None if i is None or signatures[i] is None else Arg(INPUT, i) for i in places]
-    return Arg(MASK, Mask(a.mask, *arrays))
-
-
-_SOFTMAX = Operation(("x",), _plan_forward, parameters=("scale",), operator="softmax")
+_FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax")
+_BACKWARD = _Masked(masked_softmax_backward, 2, "flowk_masked_softmax_backward", "softmax_backward")
+_FORWARD_ROAD, _BACKWARD_ROAD = _FORWARD.road, _BACKWARD.road
 _SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")
-_MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, parameters=("scale",), operator="softmax")
-_BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",), operator="softmax_backward")
-_MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",), operator="softmax_backward")
-_OPTIONS = " side= causal= causal_offset= window= dtype= scale~ log="
-_FORWARD_ROAD = Road("x mask lengths bias" + _OPTIONS, _masked_softmax)
-_BACKWARD_ROAD = Road("dy y lengths" + _OPTIONS, _masked_softmax_backward)
-_SOFTMAX_ROAD = Road("x axis= dim= dtype=", _softmax)
-_LOG_ROAD = Road("x axis= dim= dtype=", _log_softmax)
+_SOFTMAX_ROAD = Road(parameters_of(softmax), _softmax)
+_LOG_ROAD = Road(parameters_of(log_softmax), _log_softmax)

@@ -27,6 +27,8 @@ from .._native.abi import DType, SoftmaxMask
 from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
 
+# The arrays of a mask: parameters, and their fields in flowk_softmax_mask.
+OF_MASK = {"mask": "dense", "lengths": "lengths", "bias": "bias"}
 _BYTES = (DType.BOOL, DType.UINT8)
 _INTEGERS = (DType.INT32, DType.INT64)
 
@@ -50,11 +52,51 @@ def other_name(name: str) -> TypeError:
     )
 
 
+class Options(NamedTuple):
+    """The options that a plan depends on, in the order of masked_softmax's signature. A plan serves every scale."""
+
+    side: str = "left"
+    causal: bool = False
+    causal_offset: int = 0
+    window: int | None = None
+    log: bool = False
+    dtype: DType | None = None
+
+    def mask(self) -> SoftmaxMask:
+        """The struct for C without the mask, the lengths and the bias."""
+        struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=self.side == "right")
+        struct.causal, struct.causal_offset, struct.window = self.causal, self.causal_offset, self.window or 0
+        return struct
+
+
+# By type too: 2.0 is equal to 2, and True to 1, which are refused.
+@functools.lru_cache(maxsize=4096, typed=True)
+def _checked(*values: Any, **named: Any) -> Options:
+    given = Options(*values, **named)
+    if not isinstance(given.side, str) or given.side not in ("left", "right"):
+        raise ValueError(f"side = {shown(given.side)}, must be 'left' or 'right'")
+    return Options(
+        given.side,
+        boolean(given.causal, "causal"),
+        integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
+        None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
+        boolean(given.log, "log"),
+        None if given.dtype is None else named_type(given.dtype, FLOAT_TYPES),
+    )
+
+
+def checked_options(*values: Any, **named: Any) -> Options:
+    """The caller's options, equal for equal plans. ValueError or TypeError names an option that is wrong."""
+    try:
+        return _checked(*values, **named)
+    except (TypeError, ValueError):  # also of an option that cannot be hashed: the error that names it
+        return _checked.__wrapped__(*values, **named)
+
+
 class Arguments(NamedTuple):
     """C values, which pass in half the time of an int. Their addresses are valid as long as `keep_alive` lives."""
 
-    first_strides: Int64Pointer
-    second_strides: Int64Pointer | None
+    strides: tuple[Int64Pointer, ...]  # of x, or of dy and y
     code: c_int  # of x, or of dy and y
     written: tuple[Any, ...]  # strides and type of the output, rank, shape
     mask: SoftmaxMask  # without its arrays' pointers
@@ -63,71 +105,54 @@ class Arguments(NamedTuple):
     keep_alive: list[Any]
 
 
-def arguments_of(
-    name: str,
-    first: Signature,
-    second: Signature,
-    operands: tuple[Signature, ...],
-    out: Geometry | None,
-    options: tuple[Any, ...],
-) -> Arguments:
-    """`first` is x or dy, called `name`; `second` is None or y. `operands` are mask, lengths and bias; `options` are
-    checked_options().
+def arguments_of(arrays: dict[str, Signature], out: Geometry | None, options: Options) -> Arguments:
+    """`arrays` are x, or dy and y, and then the call's arrays of OF_MASK, by their names.
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
-    mask, lengths, bias = operands
-    side, causal, causal_offset, window, dtype = options
-    for one, called in ((first, name), (second, "y"), (mask, "mask"), (lengths, "lengths"), (bias, "bias")):
-        is_needed = called == name or (called == "y" and name == "dy")
-        if (one is not None or is_needed) and not isinstance(one, tuple):
-            raise no_array(called, one)
-    shape = tuple(first[0])
-    if not shape:
-        raise ValueError(f"{name} has no dimensions, must have >= 1")
-    code = float_type(first[2], name)
-    if second is not None:
-        _check_same(second, "y", shape, first[2], code, f" as {name}")
-    out_dtype = first[2] if dtype is None else dtype_like(dtype, first[2])
-    out_code = code if dtype is None else dtype
+    for each, signature in arrays.items():
+        if not isinstance(signature, tuple):
+            raise no_array(each, signature)
+    name, (shape, _, first_dtype) = next(iter(arrays.items()))
+    shape = tuple(shape)
+    code = check_arrays({each: (tuple(extents), dtype) for each, (extents, _, dtype) in arrays.items()})
+    out_dtype = first_dtype if options.dtype is None else dtype_like(options.dtype, first_dtype)
+    out_code = options.dtype or code
     if out is not None:
-        if dtype is not None:
-            _check_same(out, "out", shape, out_dtype, out_code)
+        if options.dtype is not None:
+            _check_same(tuple(out[0]), out[2], "out", shape, out_dtype, out_code)
         elif tuple(out[0]) != shape:
             raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
         out_code = float_type(out[2], "out")
-    outputs = softmax_results(code)
-    if out_code not in outputs:
-        given = f"dtype = {dtype_name(out_code)}" if out is None else f"out has dtype {out[2]}"
-        raise TypeError(f"{given}, must be {listed(outputs)} beside {name} of {first[2]}")
+    check_result(out_code, code, name, first_dtype, None if out is None else out[2])
     keep_alive: list[Any] = []
 
     def address_of(numbers: tuple[int, ...]) -> int:
         keep_alive.append((c_int64 * max(len(numbers), 1))(*numbers))
         return addressof(keep_alive[-1])
 
-    def strides_of(geometry: Geometry, name: str) -> Int64Pointer:
-        return Int64Pointer(address_of(element_strides(geometry[2], geometry[0], geometry[1], name)))
-
-    struct = _mask_without_arrays(side, causal, causal_offset, window)
-    if mask is not None:
-        _code_of(mask[2], "mask", _BYTES)
-        struct.dense_strides = address_of(_broadcast(mask, "mask", shape))
-    if lengths is not None:
-        struct.lengths_dtype = _code_of(lengths[2], "lengths", _INTEGERS)
-        struct.lengths_strides = address_of(_broadcast_lengths(lengths, shape))
-    if bias is not None:
-        struct.bias_dtype = float_type(bias[2], "bias")
-        if struct.bias_dtype not in coefficient_types(code):
-            raise wrong_dtype("bias", bias[2], f"{listed(coefficient_types(code))} beside {name} of {first[2]}")
-        struct.bias_strides = address_of(_broadcast(bias, "bias", shape))
-    out_strides = Int64Pointer(address_of(contiguous_strides(shape, 1))) if out is None else strides_of(out, "out")
+    struct, firsts = options.mask(), []
+    for each, (extents, strides, dtype) in arrays.items():
+        in_elements = element_strides(dtype, extents, strides, each)
+        if each not in OF_MASK:
+            firsts.append(Int64Pointer(address_of(in_elements)))
+            continue
+        # The lengths stand under x's first dimensions, the mask and the bias under its last ones.
+        repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
+        zeros = (0,) * (len(shape) - (each == "lengths") - len(extents))
+        over_x = repeated + zeros if each == "lengths" else zeros + repeated
+        setattr(struct, f"{OF_MASK[each]}_strides", address_of(over_x))
+        if each != "mask":
+            setattr(struct, f"{each}_dtype", type_of_elements(dtype))
+    out_strides = contiguous_strides(shape, 1) if out is None else element_strides(out[2], out[0], out[1], "out")
     keep_alive.append(struct)
     return Arguments(
-        first_strides=strides_of(first, name),
-        second_strides=None if second is None else strides_of(second, "y"),
+        strides=tuple(firsts),
         code=c_int(code),
-        written=(out_strides, c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
+        written=(
+            Int64Pointer(address_of(out_strides)),
+            *(c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
+        ),
         mask=struct,
         mask_pointer=SoftmaxMaskPointer(addressof(struct)) if struct.causal or struct.window else None,
         out_like=(shape, out_dtype),
@@ -135,48 +160,58 @@ def arguments_of(
     )
 
 
-# By type too: 2.0 is equal to 2, and True to 1, which are refused.
-@functools.lru_cache(maxsize=4096, typed=True)
-def _checked(side: Any, causal: Any, causal_offset: Any, window: Any, dtype: Any) -> tuple[Any, ...]:
-    if not isinstance(side, str) or side not in ("left", "right"):
-        raise ValueError(f"side = {shown(side)}, must be 'left' or 'right'")
-    return (
-        side,
-        boolean(causal, "causal"),
-        integer_in(causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
-        None if window is None else integer_in(window, "window", 1, 2**62, "2**62"),
-        None if dtype is None else named_type(dtype, FLOAT_TYPES),
-    )
-
-
-def checked_options(*options: Any) -> tuple[Any, ...]:
-    """side, causal, causal_offset, window and dtype as they are given, as the values of equal plans."""
-    try:
-        return _checked(*options)
-    except (TypeError, ValueError):  # where one cannot be hashed: the error that names it
-        return _checked.__wrapped__(*options)
-
-
-def _mask_without_arrays(side: str, causal: bool, causal_offset: int, window: int | None) -> SoftmaxMask:
-    struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=side == "right", causal=causal)
-    struct.causal_offset, struct.window = causal_offset, window or 0
-    return struct
-
-
-def _code_of(dtype: Any, name: str, allowed: tuple[DType, ...]) -> DType:
-    code = type_of_elements(dtype)
-    if code not in allowed:
-        raise wrong_dtype(name, dtype, listed(allowed))
+def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
+    """The type of x, or of dy and y. ValueError or TypeError if the shapes and dtypes do not fit together; `arrays` are
+    those of arguments_of()."""
+    name, (shape, dtype) = next(iter(arrays.items()))
+    if not shape:
+        raise ValueError(f"{name} has no dimensions, must have >= 1")
+    code = float_type(dtype, name)
+    for other, (extents, other_dtype) in arrays.items():
+        if other == "y":
+            _check_same(extents, other_dtype, other, shape, dtype, code, f" as {name}")
+        elif other == "lengths":
+            _check_type(other_dtype, other, _INTEGERS)
+            if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
+                raise ValueError(
+                    f"lengths has shape {extents}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
+                )
+        elif other != name:
+            if other == "mask":
+                _check_type(other_dtype, other, _BYTES)
+            elif float_type(other_dtype, other) not in coefficient_types(code):
+                raise wrong_dtype(other, other_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
+            if not broadcasts(extents, shape):
+                raise ValueError(f"{other} has shape {extents}, must broadcast to {shape}")
     return code
 
 
+def check_result(out_code: DType, code: DType, name: str, dtype: Any, out_dtype: Any = None) -> None:
+    """TypeError if a softmax of array `name`, of type `code`, has no results of type `out_code`, which is the option
+    dtype, or the type of an `out` of dtype `out_dtype`."""
+    if out_code not in softmax_results(code):
+        result = f"dtype = {dtype_name(out_code)}" if out_dtype is None else f"out has dtype {out_dtype}"
+        raise TypeError(f"{result}, must be {listed(softmax_results(code))} beside {name} of {dtype}")
+
+
+def _check_type(dtype: Any, name: str, allowed: tuple[DType, ...]) -> None:
+    if type_of_elements(dtype) not in allowed:
+        raise wrong_dtype(name, dtype, listed(allowed))
+
+
 def _check_same(
-    geometry: Geometry, name: str, shape: tuple[int, ...], dtype: Any, code: DType, of_what: str = ""
+    extents: tuple[int, ...],
+    other_dtype: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    code: DType,
+    of_what: str = "",
 ) -> None:
-    if tuple(geometry[0]) != shape:
-        raise ValueError(f"{name} has shape {tuple(geometry[0])}, must be {shape}{of_what}")
-    if float_type(geometry[2], name) != code:
-        raise TypeError(f"{name} has dtype {geometry[2]}, must be {dtype}{of_what}")
+    if extents != shape:
+        raise ValueError(f"{name} has shape {extents}, must be {shape}{of_what}")
+    if float_type(other_dtype, name) != code:
+        raise TypeError(f"{name} has dtype {other_dtype}, must be {dtype}{of_what}")
 
 
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:
@@ -201,33 +236,11 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
 
 
 def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
-    """Does flowk_masked_softmax take the strides of such an array?"""
+    """Whether flowk_masked_softmax takes the strides of such an array."""
     shape, strides, dtype = geometry
     return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)
 
 
 def broadcasts(extents: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     missing = len(shape) - len(extents)
-    return missing >= 0 and all(own in (1, all_) for own, all_ in zip(extents, shape[missing:]))
-
-
-def _broadcast(geometry: Geometry, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides over `shape`: dimensions stand under its last ones, 0 where an extent of 1 is repeated."""
-    extents, _, dtype = geometry
-    strides = element_strides(dtype, geometry[0], geometry[1], name)
-    missing = len(shape) - len(extents)
-    if not broadcasts(extents, shape):
-        raise ValueError(f"{name} has shape {tuple(extents)}, must broadcast to {shape}")
-    return (0,) * missing + tuple(0 if own == 1 else stride for own, stride in zip(extents, strides))
-
-
-def _broadcast_lengths(geometry: Geometry, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides over shape[:-1]: dimensions stand under its first ones, 0 where an extent of 1 is repeated."""
-    extents, _, dtype = geometry
-    strides = element_strides(dtype, geometry[0], geometry[1], "lengths")
-    missing = len(shape) - 1 - len(extents)
-    if missing < 0 or not all(own in (1, all_) for own, all_ in zip(extents, shape)):
-        raise ValueError(
-            f"lengths has shape {tuple(extents)}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
-        )
-    return tuple(0 if own == 1 else stride for own, stride in zip(extents, strides)) + (0,) * missing
+    return missing >= 0 and all(n in (1, x_n) for n, x_n in zip(extents, shape[missing:]))

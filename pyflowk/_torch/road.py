@@ -15,6 +15,7 @@ from .._arguments import axis_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
+from .._operators.softmax_arguments import OF_MASK
 from .._pipeline import Bound, Operation, Request, bind, call
 from . import autocast, gate
 from . import operators as operators  # which registers them
@@ -182,19 +183,22 @@ def _prelu_backward(inputs: tuple[Any, ...], options: tuple[int, bool, bool], va
     return dx if need_dx else None, dalpha if need_dalpha else None
 
 
-def _masked(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
-    (side, causal, causal_offset, window, code), log = options
-    dtype = None if code is None else dtype_like(code, inputs[0].dtype)
-    masked = {"side": side, "causal": causal, "causal_offset": causal_offset, "window": window, "dtype": dtype}
-    return {**masked, "scale": values[0], "log": log}
+def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
+    keywords: dict[str, Any] = options._asdict()
+    keywords["scale"] = values[0]
+    if options.dtype is not None:
+        keywords["dtype"] = dtype_like(options.dtype, inputs[0].dtype)
+    return keywords
 
 
 def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    x, mask, lengths, bias = (*inputs, None, None, None)[:4]
-    keywords = _masked(inputs, options, values)
-    if len(inputs) == 1 and values[0] == 1 and not keywords["causal"] and keywords["window"] is None:
-        return entry("log_softmax" if keywords["log"] else "softmax")(x, dtype=keywords["dtype"])
-    return entry("masked_softmax")(x, mask, lengths=lengths, bias=bias, **keywords)
+    x, *of_mask = inputs
+    if not of_mask and values[0] == 1 and not options.causal and options.window is None:
+        dtype = None if options.dtype is None else dtype_like(options.dtype, x.dtype)
+        return entry("log_softmax" if options.log else "softmax")(x, dtype=dtype)
+    keywords = _options(inputs, options, values)
+    keywords.update(zip(OF_MASK, of_mask))
+    return entry("masked_softmax")(x, **keywords)
 
 
 def _softmax_along(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
@@ -206,7 +210,7 @@ def _softmax_along(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...
 
 def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     dy, y, lengths = (*inputs, None)[:3]
-    return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_masked(inputs, options, values))
+    return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_options(inputs, options, values))
 
 
 _OPERATORS: dict[str, Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._operators.softmax_arguments import Options
 from .derivatives import flowk
 from .registration import Rules, keep, register_operator
 
@@ -20,8 +21,8 @@ def register_all() -> None:
     register_operator("masked_softmax_backward", _empty_like, _Backward())
 
 
-# The parameters of masked_softmax that masked_softmax_backward takes otherwise or not at all.
-_NO_OPTIONS = ("x", "mask", "lengths", "bias", "dtype")
+# The options of masked_softmax that masked_softmax_backward takes too.
+_OPTIONS = (*(name for name in Options._fields if name != "dtype"), "scale")
 
 
 def _empty_like(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -62,7 +63,7 @@ class _MaskedSoftmax(Rules):
         keep(ctx, result, given["lengths"])
         ctx.x_dtype = x.dtype
         ctx.bias = None if bias is None else (bias.shape, bias.dtype)
-        ctx.options = {name: value for name, value in given.items() if name not in _NO_OPTIONS}
+        ctx.options = {name: given[name] for name in _OPTIONS}
 
     def backward(self, ctx: Any, *gradients: Tensor) -> dict[str, Tensor | None]:
         y, lengths = ctx.saved_tensors

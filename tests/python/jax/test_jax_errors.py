@@ -77,6 +77,25 @@ BAD: dict[str, tuple[type[Exception], str, Callable[[Any], Any]]] = {
         OverflowError, r"y: Python integer 300 out of bounds for uint8, must be in 0 \.\.\. 255",
         lambda x: flowk_jax.add(x.astype("uint8"), 300),
     ),
+    "a bound of clip too large": (
+        OverflowError, r"max: Python integer 300 out of bounds for int8, must be in -128 \.\.\. 127",
+        lambda x: flowk_jax.clip(x.astype("int8"), -1, 300),
+    ),
+    "a bound of clip too small": (
+        OverflowError, "min: Python integer -1 out of bounds for uint8",
+        lambda x: flowk_jax.clip(x.astype("uint8"), -1, 1),
+    ),
+    "a factor of scale too large": (
+        OverflowError, "a: Python integer 128 out of bounds for int8", lambda x: flowk_jax.scale(x.astype("int8"), 128)
+    ),
+    "an offset of scale too large": (
+        OverflowError, "b: Python integer 32768 out of bounds for int16",
+        lambda x: flowk_jax.scale(x.astype("int16"), 2, 32768),
+    ),
+    "a factor of add_multiply too large": (
+        OverflowError, "a: Python integer 1000 out of bounds for int8",
+        lambda x: flowk_jax.add_multiply(*[x.astype("int8")] * 3, 1000),
+    ),
     "y's type": (
         TypeError, "y has dtype float16", lambda x: flowk_jax.masked_softmax_backward(x, x.astype("float16"))
     ),

@@ -19,6 +19,7 @@ CALLS = calls()
 NOT_FOR_JAX = {
     *("prelu_backward_workspace_bytes", "asarray", "empty", "explain", "prepare", "get_include", "get_library"),
     *("zeros", "ones", "full", "empty_like", "from_dlpack", "device_count", "is_available", "synchronize"),
+    *("tune", "save_plans", "load_plans"),
     *("transpose", "swapaxes", "moveaxis"),
     "positive",  # a copy, and JAX's arrays never change
     "permute_many",  # XLA joins the launches of a jitted function itself
