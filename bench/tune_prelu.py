@@ -43,10 +43,9 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
             for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
         choices += [choice_of(kernel=BY_PLANE, max_threads=t) for t in (128, 256, 512)]
-    columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4), (8, 32))
+    columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4))
     return choices + [
-        choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r, vectors_in_flight=k, tile_vectors=p)
-        for t, r, k, p in columns
+        choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r, vectors_in_flight=k) for t, r, k in columns
     ]
 
 

@@ -148,7 +148,7 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;     // per block
   int32_t rows_per_block = 0;  // by_column
   int32_t cluster_blocks = 0;
-  int32_t tile_vectors = 0;       // by_channel: the most; by_column: 32 for wide tiles
+  int32_t tile_vectors = 0;       // by_channel: at most
   int32_t overlap = 0;            // 1: no kernel starts early; 2: they do
   int32_t vectors_in_flight = 0;  // by_channel, by_span, by_column
 };

@@ -25,7 +25,6 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
-constexpr int wide_tile_vectors = 32;
 constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
@@ -144,7 +143,7 @@ struct PartialVector {
 };
 
 // The vectors form rows of `row_vectors`; a row is a whole number of periods of channels * inner elements, its columns.
-// A block takes `tile_vectors` consecutive vectors of `rows_per_block` consecutive rows. Partials are
+// A block takes a line of consecutive vectors of `rows_per_block` consecutive rows. Partials are
 // (blocks per tile, num_columns) = (blocks per tile * periods, channels, inner); a cluster counts as one block.
 struct ByColumnParams {
   BackwardTensors tensors;
@@ -156,7 +155,6 @@ struct ByColumnParams {
   int64_t num_columns = 0;
   int32_t first_column = 0;  // misalignment, if one row holds all elements: the columns before it do not exist
   int64_t step_vectors = 0;  // between consecutive rows of one thread
-  int32_t tile_vectors = line_vectors;
   int32_t rows_per_block = 0;
   bool is_dalpha = false;        // sums are finished
   bool is_folded = false;        // partials are (channels, blocks): a block adds up its columns of each channel

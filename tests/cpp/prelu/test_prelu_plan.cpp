@@ -133,9 +133,9 @@ struct CheckGradient {
   }
   void operator()(const ByColumn& plan) const {
     const ByColumnParams& params = plan.params;
-    CHECK(params.step_vectors == launch.num_threads / params.tile_vectors * params.row_vectors);
+    CHECK(params.step_vectors == launch.num_threads / line_vectors * params.row_vectors);
     CHECK(params.row_vectors * params.num_rows >= num_vectors());
-    CHECK(launch.num_blocks * params.tile_vectors * params.rows_per_block >= num_vectors());
+    CHECK(launch.num_blocks * line_vectors * params.rows_per_block >= num_vectors());
     CHECK(launch.cluster_blocks == 1 << params.log2_cluster_blocks);
   }
   void operator()(const ByWarpColumn& plan) const {
