@@ -43,10 +43,8 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
             for t, p in product((64, 128, 256), (1, 2, 4, 8))
         ]
         choices += [choice_of(kernel=BY_PLANE, max_threads=t) for t in (128, 256, 512)]
-    columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4))
-    return choices + [
-        choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r, vectors_in_flight=k) for t, r, k in columns
-    ]
+    columns = product((64, 128, 256), (32, 64, 96, 128, 256))
+    return choices + [choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r) for t, r in columns]
 
 
 def launches_of(machine: Any, work: Any) -> candidates.Launches:

@@ -86,7 +86,6 @@ struct ByPlane {
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
   ColumnForm form = ColumnForm::whole_channels;
-  int32_t vectors_in_flight = 4;  // 2 or 4; 1 of ColumnForm::general
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
 };
@@ -150,7 +149,7 @@ struct PreluBackwardChoice {
   int32_t cluster_blocks = 0;
   int32_t tile_vectors = 0;       // by_channel: at most
   int32_t overlap = 0;            // 1: no kernel starts early; 2: they do
-  int32_t vectors_in_flight = 0;  // by_channel, by_span, by_column
+  int32_t vectors_in_flight = 0;  // by_channel, by_span
 };
 
 // Chooses kernels and launches. The plan needs plan->workspace_bytes at request.workspace. Returns false, and no plan,

@@ -51,21 +51,14 @@ struct RunGradient {
     if constexpr (!std::is_same_v<T, double>) return launch(by_plane<T, false>, config, stream, plan.params);
     return no_kernel("by_plane: is_general", plan.is_general);
   }
-  // Of ColumnForm::whole_channels or aligned.
-  template <ColumnForm kForm, bool kCluster>
-  Status run_column(const ByColumn& plan) const {
-    if (plan.vectors_in_flight == 4) return launch(by_column<T, kForm, 4, kCluster>, config, stream, plan.params);
-    if constexpr (!kCluster || sizeof(T) >= by_column_bytes_of_short_clusters)
-      if (plan.vectors_in_flight == 2) return launch(by_column<T, kForm, 2, kCluster>, config, stream, plan.params);
-    return no_kernel("by_column: vectors_in_flight", plan.vectors_in_flight);
-  }
   Status operator()(const ByColumn& plan) const {
-    if (plan.form == ColumnForm::general)
-      return launch(by_column<T, ColumnForm::general, 1>, config, stream, plan.params);
+    if (plan.form == ColumnForm::general) return launch(by_column<T, ColumnForm::general>, config, stream, plan.params);
     if constexpr (!std::is_same_v<T, double>) {
-      if (plan.form == ColumnForm::aligned) return run_column<ColumnForm::aligned, false>(plan);
-      if (config.cluster_blocks > 1) return run_column<ColumnForm::whole_channels, true>(plan);
-      return run_column<ColumnForm::whole_channels, false>(plan);
+      if (plan.form == ColumnForm::aligned)
+        return launch(by_column<T, ColumnForm::aligned>, config, stream, plan.params);
+      if (config.cluster_blocks > 1)
+        return launch(by_column<T, ColumnForm::whole_channels, true>, config, stream, plan.params);
+      return launch(by_column<T, ColumnForm::whole_channels>, config, stream, plan.params);
     }
     return no_kernel("by_column: form", static_cast<int>(plan.form));
   }

@@ -28,10 +28,8 @@ constexpr int max_row_sum_threads = 1024;
 constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
-// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight. A thread of by_column has
-// 4 in flight; for elements of at least by_column_bytes_of_short_clusters there is a kernel with 2 in flight, too.
+// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight.
 constexpr int by_channel_rows_of_cluster(int64_t element_bytes) { return element_bytes >= 4 ? 3 : 4; }
-constexpr int64_t by_column_bytes_of_short_clusters = 4;
 
 // Which alphas the elements of one vector need.
 enum class AlphaAccess : int32_t {
@@ -134,6 +132,9 @@ enum class ColumnForm : int32_t {
   aligned,         // tensors are aligned alike; only the first and the last vector may be partial
   general,         // any alignment and type of alpha
 };
+
+// The vectors of x and of dy that a thread of by_column has in flight.
+FLOWK_HOST_DEVICE constexpr int rows_in_flight(ColumnForm form) { return form == ColumnForm::general ? 1 : 4; }
 
 // A vector with elements that do not exist.
 struct PartialVector {

@@ -54,12 +54,13 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 // A thread keeps its vector of columns, and kRows vectors of x and of dy are in flight. Shuffles add the rows of a
 // warp, shared memory (warps, tile_columns) the warps. With kCluster consecutive blocks of rows are a cluster, whose
 // first block receives all sums and counts as b.
-template <class T, ColumnForm kForm, int kRows, bool kCluster = false>
-__global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kRows == 4 ? 4 : 0))
+template <class T, ColumnForm kForm, bool kCluster = false>
+__global__ void __launch_bounds__(max_prelu_threads,
+                                  fitting_blocks(max_prelu_threads, kForm == ColumnForm::general ? 0 : 4))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_width<T>, tile_columns = line_vectors * V;
-  constexpr int max_warps = max_prelu_threads / 32;
+  constexpr int max_warps = max_prelu_threads / 32, kRows = rows_in_flight(kForm);
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
                  has_partial_vectors = kForm == ColumnForm::aligned;
   using Sum = ComputeType<T>;

@@ -54,10 +54,11 @@ void place_vectors(const PreluBackwardProblem& problem, ColumnForm form, ByColum
   params->last_row_vectors = end % params->row_vectors;
 }
 
-RowBlock row_block_for(const PreluBackwardProblem& problem, ColumnForm form) {
+int64_t rows_of_block(const PreluBackwardProblem& problem, ColumnForm form) {
   const auto find = [&](const auto& table) {
-    return *std::find_if(std::begin(table), std::end(table),
-                         [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; });
+    return std::find_if(std::begin(table), std::end(table),
+                        [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; })
+        ->rows;
   };
   if (form != ColumnForm::whole_channels) return find(row_blocks);
   return problem.shape.element_bytes == 2 ? find(row_blocks_of_channels_16_bit) : find(row_blocks_of_channels_32_bit);
@@ -106,8 +107,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * line_vectors) threads /= 2;
 
-  const RowBlock row_block = row_block_for(problem, form);
-  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : row_block.rows;
+  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : rows_of_block(problem, form);
   int64_t num_row_blocks = ceil_div(params.num_rows, rows_per_block);
   int64_t blocks = 1;  // of a cluster
   if (form == ColumnForm::whole_channels && problem.device.capability >= 90 && problem.wants_sums()) {
@@ -126,9 +126,6 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
   params.step_vectors = threads / line_vectors * params.row_vectors;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
 
-  const int64_t in_flight = choice.vectors_in_flight > 0 ? choice.vectors_in_flight : row_block.vectors_in_flight;
-  const bool is_short_cluster = blocks > 1 && problem.shape.element_bytes < by_column_bytes_of_short_clusters;
-  const int64_t vectors_in_flight = form == ColumnForm::general ? 1 : is_short_cluster || in_flight > 2 ? 4 : 2;
   const int64_t alpha_bytes = form == ColumnForm::whole_channels ? 0
                               : form == ColumnForm::aligned      ? problem.shape.element_bytes
                                                                  : problem.sum_bytes;
@@ -151,7 +148,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
     const Partials columns = {.num_rows = num_partials, .row_stride = period, .inner = problem.shape.inner};
     plan_reductions(problem, is_folded ? rows_last : columns, plan);
   }
-  plan->gradient = ByColumn{form, static_cast<int32_t>(vectors_in_flight), params};
+  plan->gradient = ByColumn{form, params};
   return true;
 }
 

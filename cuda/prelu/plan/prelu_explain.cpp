@@ -48,7 +48,7 @@ BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
       "planes are short, or channels are last\n"
       "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight, %s\n",
       line_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block, static_cast<Long>(params.num_rows),
-      plan.vectors_in_flight, text_of(plan.form, column_forms));
+      rows_in_flight(plan.form), text_of(plan.form, column_forms));
   return params.tensors;
 }
 BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {
