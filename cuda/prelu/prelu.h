@@ -59,19 +59,19 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// One struct per mechanism. `vectors_in_flight` are those of x and of dy that a thread loads before it uses any.
+// One struct per mechanism.
 
 // A block, or a cluster of blocks, takes all elements of its channels and finishes their sums.
 struct ByChannel {
-  int32_t vectors_in_flight = 3;  // 3 or 4; one number in clusters
+  int32_t vectors_in_flight = 3;  // of x and of dy, that a thread loads before it uses any: 3 or 4, one in clusters
   ByChannelParams params;
   friend bool operator==(const ByChannel&, const ByChannel&) = default;
 };
 
 // A warp takes a span of vectors, which lies in one plane of `inner` elements or in two.
 struct BySpan {
-  int32_t vectors_in_flight = 2;  // 2 or 4, of float32 also 8; 2 in two planes. A lane may have fewer vectors
-  bool is_in_one_plane = false;   // spans are equal shares of planes
+  int32_t vectors_per_lane = 2;  // at most max_span_vectors()
+  bool is_in_one_plane = false;  // spans are equal shares of planes
   BySpanParams params;
   friend bool operator==(const BySpan&, const BySpan&) = default;
 };

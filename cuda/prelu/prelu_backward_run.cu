@@ -31,20 +31,11 @@ struct RunGradient {
     }
     return no_kernel("by_channel: vectors_in_flight", plan.vectors_in_flight);
   }
-  template <int kVectors>
-  Status run_span(const BySpan& plan) const {
-    if (plan.is_in_one_plane) return launch(by_span<T, true, kVectors>, config, stream, plan.params);
-    if constexpr (kVectors <= 2) return launch(by_span<T, false, kVectors>, config, stream, plan.params);
-    return no_kernel("by_span in two planes: vectors_in_flight", kVectors);
-  }
   Status operator()(const BySpan& plan) const {
-    if constexpr (!std::is_same_v<T, double>) {
-      if (plan.vectors_in_flight == 2) return run_span<2>(plan);
-      if (plan.vectors_in_flight == 4) return run_span<4>(plan);
-    }
-    if constexpr (std::is_same_v<T, float>)
-      if (plan.vectors_in_flight == 8) return run_span<8>(plan);
-    return no_kernel("by_span: vectors_in_flight", plan.vectors_in_flight);
+    if constexpr (!std::is_same_v<T, double>)
+      return plan.is_in_one_plane ? launch(by_span<T, true>, config, stream, plan.params)
+                                  : launch(by_span<T, false>, config, stream, plan.params);
+    return no_kernel("by_span: dtype", FLOWK_FLOAT64);
   }
   Status operator()(const ByPlane& plan) const {
     if (plan.is_general) return launch(by_plane<T, true>, config, stream, plan.params);

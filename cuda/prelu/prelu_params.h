@@ -180,6 +180,9 @@ struct ByWarpColumnParams {
   friend bool operator==(const ByWarpColumnParams&, const ByWarpColumnParams&) = default;
 };
 
+// by_span: the most vectors of x and of dy per lane.
+FLOWK_HOST_DEVICE constexpr int max_span_vectors(bool is_in_one_plane) { return is_in_one_plane ? 4 : 2; }
+
 // How partials lie in memory.
 enum class PartialLayout : int32_t {
   rows_last,      // (channels, rows)

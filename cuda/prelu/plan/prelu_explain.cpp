@@ -30,7 +30,7 @@ BackwardTensors add_gradient(const BySpan& plan, TextWriter* out) {
   out->add(
       "planes of inner elements hold the vectors of a warp\n"
       "  span: %d elements per warp, up to %d vectors of 16 bytes per lane, in %s, %lld partial sums per plane\n",
-      plan.params.span_elements, plan.vectors_in_flight, plan.is_in_one_plane ? "one plane" : "up to two planes",
+      plan.params.span_elements, plan.vectors_per_lane, plan.is_in_one_plane ? "one plane" : "up to two planes",
       static_cast<Long>(plan.params.partials_per_plane));
   return plan.params.tensors;
 }

@@ -212,7 +212,7 @@ class CaseRun {
               "forced", true, true);
     run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_warp_column)}, "forced", true, true);
     run_backward_on_sm_90();
-    for (const int vectors_per_lane : {1, 2, 4, 8})
+    for (const int vectors_per_lane : {1, 2, 4})
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_span),
              .max_threads = threads,

@@ -124,7 +124,7 @@ struct CheckGradient {
     const int64_t span_elements = plan.params.span_elements;
     CHECK(launch.num_blocks * launch.num_threads / 32 * span_elements >= num_elements());
     CHECK(span_elements <= row.inner);
-    CHECK(span_elements * bytes_of(row.dtype) <= plan.vectors_in_flight * 32 * vector_bytes);
+    CHECK(span_elements * bytes_of(row.dtype) <= plan.vectors_per_lane * 32 * vector_bytes);
     CHECK(!plan.is_in_one_plane || row.inner % span_elements == 0);
   }
   void operator()(const ByPlane& plan) const {
