@@ -51,13 +51,8 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   if constexpr (converts_aligned_tiles(kSrcBytes, kDstBytes, false)) {
     if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
   }
-  // The most used pairs have a kernel for each kind of offsets.
-  constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
-  constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
-  constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return tile->params.table.rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
-                                       : run(general_tile<Elements, even, true>, *tile);
+    return run(general_tile<Elements, RunOffsets::planned, true>, *tile);
   if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
     if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
