@@ -28,19 +28,12 @@ struct Run {
     return launch(kernel, config, stream, plan.params, Moved<Bytes>());
   }
 
-  // One run of any length has a kernel, and so have rows of 1, 2 and 3 dimensions, of one pair of tensors.
+  // One run of one pair of tensors has a kernel of its own.
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
       using Vectors = Moved<vector_bytes>;
-      const bool has_pairs = plan.params.num_pairs > 1;
-      if ((plan.params.wide_index && plan.params.rank > 0) || has_pairs) return run(copy_rows<Vectors, any_rank>, plan);
-      switch (plan.params.rank) {
-        case 0: return run(copy_rows<Vectors, 0>, plan);
-        case 1: return run(copy_rows<Vectors, 1>, plan);
-        case 2: return run(copy_rows<Vectors, 2>, plan);
-        case 3: return run(copy_rows<Vectors, 3>, plan);
-      }
-      return run(copy_rows<Vectors, any_rank>, plan);
+      if (plan.params.rank == 0 && plan.params.num_pairs == 1) return run(copy_rows<Vectors, 0>, plan);
+      return run(plan.params.wide_index ? copy_rows<Vectors, any_rank> : copy_rows<Vectors, any_narrow_rank>, plan);
     }
     return wrong_size();
   }
