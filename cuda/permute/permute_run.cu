@@ -50,7 +50,7 @@ struct Run {
   }
 
   // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one. Elements of
-  // 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
+  // 8 and 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
   Status operator()(const GeneralTile& plan) const {
     const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
     if constexpr (Bytes <= 2) {
@@ -58,8 +58,8 @@ struct Run {
         return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
                         : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);
     }
-    if constexpr (Bytes == 16)
-      return run(general_tile<Moved<16>, RunOffsets::planned, true>, plan);
+    if constexpr (Bytes >= 8)
+      return run(general_tile<Moved<Bytes>, RunOffsets::planned, true>, plan);
     else
       return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, true>, plan)
                       : run(general_tile<Moved<Bytes>, RunOffsets::even, true>, plan);
