@@ -44,10 +44,7 @@ struct Run {
     return launch(copy_shifted_rows<1, false>, config, stream, plan.params);
   }
 
-  Status operator()(const AlignedTile& plan) const {
-    return plan.params.has_plain_rows ? run(aligned_tile<Moved<Bytes>, true>, plan)
-                                      : run(aligned_tile<Moved<Bytes>, false>, plan);
-  }
+  Status operator()(const AlignedTile& plan) const { return run(aligned_tile<Moved<Bytes>>, plan); }
 
   // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one. Elements of
   // 8 and 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
