@@ -72,7 +72,9 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
+    if constexpr (Bytes < vector_bytes)
+      return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
+    return wrong_size();
   }
 };
 
