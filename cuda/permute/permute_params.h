@@ -92,8 +92,8 @@ struct TileParams {
   // The slices of the cut dimensions; one slice if no dimension is cut.
   int32_t num_src_slices = 1, num_dst_slices = 1;
   int32_t src_slice = 1, dst_slice = 1;  // indices
-  int32_t src_last_slice = 1;            // indices of the last slice
-  int32_t dst_last_end = 1;              // the same with the halo
+  int32_t src_last_slice = 1;            // indices of the last slice of src
+  int32_t dst_last_end = 1;              // indices of the last slice of dst, with the halo
   int32_t dst_second_last_end = 1;       // of the slice before the last, which the halo may shorten too
   int32_t halo = 0;  // indices of dst's cut dimension before the slice, so that rows can start on a granule
   TileCount src_run_bytes;
@@ -103,11 +103,11 @@ struct TileParams {
   int32_t src_row_rank = 0;
   int32_t dst_row_rank = 0;
   int32_t skipped_elements = 0;  // elements at the start of the halo that no row needs: not loaded
-  int32_t skipped_src_rows = 0;  // the source rows of those elements
+  int32_t skipped_src_rows = 0;  // their source rows
 
-  // Order matters: parameters are read from memory line by line. Those of the store follow the scalars, those of the
-  // load come last, because the load asks for them while it waits for the previous grid. So TileParams is the last
-  // member of a kernel's parameters.
+  // Order matters: parameters are read from memory line by line. The parameters of the store follow the scalars. Those
+  // of the load come last, because a kernel asks for them while it waits for the previous grid. So TileParams is the
+  // last member of a kernel's parameters.
   TileRowDim dst_row_dims[max_tile_dims];
   TileRowDim src_row_dims[max_tile_dims];
   GridDim grid[max_rank];

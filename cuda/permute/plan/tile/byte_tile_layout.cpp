@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte_tile in shared memory: the columns of each thread, and the pitch of destination rows, for few bank
-// conflicts.
+// A byte_tile in shared memory: the items of its threads, and a pitch of destination rows with few bank conflicts.
 #include "permute/plan/tile/permute_tile.h"
 #include "permute/tile_index.h"
 

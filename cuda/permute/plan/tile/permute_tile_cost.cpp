@@ -51,8 +51,8 @@ bool is_aligned(const TileSearch& search, const Tile& tile) {
   return (slice | extent) % (int64_t{1} << log2_rows_of_word(problem.unit_bytes)) == 0;
 }
 
-// Rows that start inside a sector load a halo if that costs little: then one tile stores each sector. Returns the
-// elements loaded, over those of the slice.
+// Rows that start inside a sector load a halo if that costs little: then one tile stores each sector. Returns how many
+// times the elements of the slice are loaded.
 float choose_halo(const PermuteProblem& problem, Tile* tile) {
   const Run& dst = tile->dst;
   if (tile->dst_cut < 0 || tile->dst_cut == tile->src_cut || dst.alignment >= sector_bytes) return 1;
