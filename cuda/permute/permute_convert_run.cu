@@ -51,8 +51,7 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   if constexpr (converts_aligned_tiles(kSrcBytes, kDstBytes, false)) {
     if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
   }
-  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return run(general_tile<Elements, RunOffsets::planned, true>, *tile);
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<Elements, true>, *tile);
   if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
     if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
@@ -92,8 +91,7 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
   const auto& mechanism = plan.movement.mechanism;
   if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
   if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
-  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return run(general_tile<AnyConverted, RunOffsets::planned, true>, *tile);
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<AnyConverted, true>, *tile);
   return no_kernel(plan);
 }
 

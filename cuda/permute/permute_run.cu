@@ -46,20 +46,11 @@ struct Run {
 
   Status operator()(const AlignedTile& plan) const { return run(aligned_tile<Moved<Bytes>>, plan); }
 
-  // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one. Elements of
-  // 8 and 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
+  // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one.
   Status operator()(const GeneralTile& plan) const {
-    const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
-    if constexpr (Bytes <= 2) {
-      if (!is_swizzled)
-        return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
-                        : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);
-    }
-    if constexpr (Bytes >= 8)
-      return run(general_tile<Moved<Bytes>, RunOffsets::planned, true>, plan);
-    else
-      return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, true>, plan)
-                      : run(general_tile<Moved<Bytes>, RunOffsets::even, true>, plan);
+    if constexpr (Bytes <= 2)
+      if (plan.params.swizzle_bits == 0) return run(general_tile<Moved<Bytes>, false>, plan);
+    return run(general_tile<Moved<Bytes>, true>, plan);
   }
 
   Status operator()(const ByteTile& plan) const {
