@@ -39,15 +39,11 @@ def backward_choices(inner: int) -> list[tuple[int, ...]]:
             for t, b, p, k in product((208, 320, 416, 512), (1, 2, 4), (0, 13, 25, 49, 98), (3, 4))
         ]
         choices += [
-            choice_of(kernel=BY_SPAN, max_threads=t, vectors_in_flight=p)
-            for t, p in product((64, 128, 256), (1, 2, 4, 8))
+            choice_of(kernel=BY_SPAN, max_threads=t, vectors_in_flight=p) for t, p in product((64, 128, 256), (1, 2, 4))
         ]
         choices += [choice_of(kernel=BY_PLANE, max_threads=t) for t in (128, 256, 512)]
-    columns = product((64, 128, 256), (32, 64, 96, 128, 256), (2, 4), (8, 32))
-    return choices + [
-        choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r, vectors_in_flight=k, tile_vectors=p)
-        for t, r, k, p in columns
-    ]
+    columns = product((64, 128, 256), (32, 64, 96, 128, 256))
+    return choices + [choice_of(kernel=BY_COLUMN, max_threads=t, rows_per_block=r) for t, r in columns]
 
 
 def launches_of(machine: Any, work: Any) -> candidates.Launches:

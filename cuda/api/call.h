@@ -29,7 +29,7 @@ Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo
 // Checks the rank and the extents; `is_empty` is whether an extent is 0.
 Status check_shape(int32_t min_rank, int32_t rank, const int64_t* shape, bool* is_empty);
 
-// Without strides, in C order.
+// The layout of a tensor; in C order if `strides` is NULL.
 Layout layout_of(int32_t rank, const int64_t* extents, const int64_t* strides);
 
 // The input shares no byte with the output; check_same_or_apart() also takes one that is the same elements.
@@ -40,8 +40,8 @@ Status check_same_or_apart(const Operand& input, const Layout& input_layout, con
 // `struct_bytes` is the size of the struct in one of the released headers.
 Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initializer_list<size_t> released_bytes);
 
-// SIZE_OVERFLOW where a grid that writes `parameter` is larger than a GPU takes. For a plan's launches, before the
-// first.
+// Fails with SIZE_OVERFLOW if a grid that writes `parameter` is larger than a GPU takes. All launches of a plan are
+// checked before the first.
 Status check_grid(const char* parameter, const LaunchConfig& launch);
 
 // What a function of the C ABI does with its plan: a launch function runs it on `stream`, an `_explain` function writes
@@ -56,7 +56,7 @@ struct PlanUse {
   size_t text_bytes = 0;
 };
 
-// Where there are no elements, an `_explain` function says so.
+// For a call without elements: an `_explain` function says so.
 Status use_nothing(const PlanUse& use);
 
 // `run()`, a function that returns a Status. An exception never leaves the C ABI.

@@ -27,6 +27,8 @@ using Float8E5M2 = __nv_fp8_e5m2;
 template <class T>
 constexpr bool is_float8 = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
 template <class T>
+constexpr __nv_fp8_interpretation_t float8_format = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+template <class T>
 constexpr bool is_float16 = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 template <class T>
 constexpr bool is_float = std::is_floating_point_v<T> || is_float16<T> || is_float8<T>;
@@ -98,11 +100,10 @@ __device__ __forceinline__ To convert(From x) {
     if constexpr (sizeof(From) <= 2) {
       return convert<To>(static_cast<float>(x));
     } else if constexpr (sizeof(From) == 8) {
-      using Unsigned = uint64_t;
       const bool negative = std::is_signed_v<From> && x < 0;
-      Unsigned magnitude = negative ? Unsigned{0} - static_cast<Unsigned>(x) : static_cast<Unsigned>(x);
-      constexpr Unsigned low = (Unsigned{1} << 12) - 1;
-      if (magnitude >> 52 != 0) magnitude = (magnitude & ~low) | static_cast<Unsigned>((magnitude & low) != 0) << 12;
+      uint64_t magnitude = negative ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
+      constexpr uint64_t low = 0xfff;
+      if (magnitude >> 52 != 0) magnitude = (magnitude & ~low) | static_cast<uint64_t>((magnitude & low) != 0) << 12;
       const double value = static_cast<double>(magnitude);
       return convert<To>(negative ? -value : value);
     } else {
@@ -119,12 +120,11 @@ __device__ __forceinline__ To convert(From x) {
     else
       return __float2bfloat16_rn(widen(x));
   } else if constexpr (is_float8<To>) {
-    constexpr __nv_fp8_interpretation_t kind = std::is_same_v<To, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
     To result;
     if constexpr (std::is_same_v<From, double>)
-      result.__x = __nv_cvt_double_to_fp8(x, __NV_SATFINITE, kind);
+      result.__x = __nv_cvt_double_to_fp8(x, __NV_SATFINITE, float8_format<To>);
     else
-      result.__x = __nv_cvt_float_to_fp8(widen(x), __NV_SATFINITE, kind);
+      result.__x = __nv_cvt_float_to_fp8(widen(x), __NV_SATFINITE, float8_format<To>);
     return result;
   } else if constexpr (is_float<From> && std::is_integral_v<To>) {
     // The upper bound is compared as the power of 2 above it, which every float type holds.

@@ -9,9 +9,40 @@
 
 namespace flowk::core {
 
-template <class T, int kBytes, class Compute, int kN>
-__device__ __forceinline__ void widen_as(const Pack<kBytes> (&raw)[kN], Compute (&values)[kN]) {
-  static_assert(sizeof(T) == kBytes);
+// Calls body(std::type_identity<T>()) with the type of `dtype`, of kBytes bytes. Only a call that computes in double
+// has integers of 32 bits.
+template <int kBytes, class Compute, class Body>
+__device__ __forceinline__ void visit_type(int32_t dtype, const Body& body) {
+  if constexpr (kBytes == 1) {
+    switch (dtype) {
+      case FLOWK_INT8: return body(std::type_identity<int8_t>());
+      case FLOWK_UINT8: return body(std::type_identity<uint8_t>());
+      case FLOWK_FLOAT8_E4M3: return body(std::type_identity<Float8E4M3>());
+      case FLOWK_FLOAT8_E5M2: return body(std::type_identity<Float8E5M2>());
+    }
+    body(std::type_identity<bool>());
+  } else if constexpr (kBytes == 2) {
+    switch (dtype) {
+      case FLOWK_INT16: return body(std::type_identity<int16_t>());
+      case FLOWK_UINT16: return body(std::type_identity<uint16_t>());
+      case FLOWK_FLOAT16: return body(std::type_identity<Float16>());
+    }
+    body(std::type_identity<BFloat16>());
+  } else if constexpr (kBytes == 4) {
+    if constexpr (std::is_same_v<Compute, double>) {
+      switch (dtype) {
+        case FLOWK_INT32: return body(std::type_identity<int32_t>());
+        case FLOWK_UINT32: return body(std::type_identity<uint32_t>());
+      }
+    }
+    body(std::type_identity<float>());
+  } else {
+    body(std::type_identity<double>());
+  }
+}
+
+template <class T, class Compute, int kN>
+__device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compute (&values)[kN]) {
   if constexpr (is_float8<T> && kN % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
@@ -22,9 +53,13 @@ __device__ __forceinline__ void widen_as(const Pack<kBytes> (&raw)[kN], Compute 
   } else {
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
-      T element;
-      __builtin_memcpy(static_cast<void*>(&element), &raw[i], sizeof(T));
-      values[i] = static_cast<Compute>(widen(element));
+      if constexpr (std::is_same_v<T, bool>) {  // any byte but 0 is true
+        values[i] = raw[i] != 0 ? Compute{1} : Compute{0};
+      } else {
+        T element;
+        __builtin_memcpy(static_cast<void*>(&element), &raw[i], sizeof(T));
+        values[i] = static_cast<Compute>(widen(element));
+      }
     }
   }
 }
@@ -32,33 +67,7 @@ __device__ __forceinline__ void widen_as(const Pack<kBytes> (&raw)[kN], Compute 
 // Elements of `dtype`, of kBytes bytes each, as values of a type that holds them all: exact.
 template <int kBytes, class Compute, int kN>
 __device__ __forceinline__ void widen_elements(int32_t dtype, const Pack<kBytes> (&raw)[kN], Compute (&values)[kN]) {
-  if constexpr (kBytes == 1) {
-    switch (dtype) {
-      case FLOWK_INT8: return widen_as<int8_t, 1>(raw, values);
-      case FLOWK_UINT8: return widen_as<uint8_t, 1>(raw, values);
-      case FLOWK_FLOAT8_E4M3: return widen_as<Float8E4M3, 1>(raw, values);
-      case FLOWK_FLOAT8_E5M2: return widen_as<Float8E5M2, 1>(raw, values);
-    }
-#pragma unroll
-    for (int i = 0; i < kN; ++i) values[i] = raw[i] != 0 ? Compute{1} : Compute{0};  // FLOWK_BOOL
-  } else if constexpr (kBytes == 2) {
-    switch (dtype) {
-      case FLOWK_INT16: return widen_as<int16_t, 2>(raw, values);
-      case FLOWK_UINT16: return widen_as<uint16_t, 2>(raw, values);
-      case FLOWK_FLOAT16: return widen_as<Float16, 2>(raw, values);
-    }
-    widen_as<BFloat16, 2>(raw, values);
-  } else if constexpr (kBytes == 4) {
-    if constexpr (std::is_same_v<Compute, double>) {
-      switch (dtype) {
-        case FLOWK_INT32: return widen_as<int32_t, 4>(raw, values);
-        case FLOWK_UINT32: return widen_as<uint32_t, 4>(raw, values);
-      }
-    }
-    widen_as<float, 4>(raw, values);
-  } else {
-    widen_as<double, 8>(raw, values);
-  }
+  visit_type<kBytes, Compute>(dtype, [&](auto type) { widen_as<typename decltype(type)::type>(raw, values); });
 }
 
 // Round to odd: `x` truncated to float, with the last bit set if bits were lost. Rounding the result to a narrower
@@ -71,32 +80,21 @@ __device__ __forceinline__ float round_to_odd(double x) {
   return __uint_as_float(bits | 1);
 }
 
-template <class T, int kBytes, int kN>
-__device__ __forceinline__ void narrow_as(const float (&values)[kN], Pack<kBytes> (&raw)[kN]) {
-  static_assert(sizeof(T) == kBytes);
-  if constexpr ((is_float8<T> || is_float16<T>) && kN % 2 == 0) {
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      const uint32_t pair = narrow_pair<T>(values[i], values[i + 1]);
-      raw[i] = static_cast<Pack<kBytes>>(pair);
-      raw[i + 1] = static_cast<Pack<kBytes>>(pair >> (8 * kBytes));
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kN; ++i) {
-      const T element = convert<T>(values[i]);
-      __builtin_memcpy(&raw[i], &element, sizeof(T));
-    }
-  }
-}
-
-template <class T, int kBytes, int kN>
-__device__ __forceinline__ void narrow_as(const double (&values)[kN], Pack<kBytes> (&raw)[kN]) {
-  if constexpr (is_float<T> && kBytes <= 2) {
+template <class T, class Compute, int kN>
+__device__ __forceinline__ void narrow_as(const Compute (&values)[kN], Pack<sizeof(T)> (&raw)[kN]) {
+  constexpr bool is_short_float = is_float8<T> || is_float16<T>;
+  if constexpr (is_short_float && std::is_same_v<Compute, double>) {
     float odd[kN];
 #pragma unroll
     for (int i = 0; i < kN; ++i) odd[i] = round_to_odd(values[i]);
-    narrow_as<T, kBytes>(odd, raw);
+    narrow_as<T>(odd, raw);
+  } else if constexpr (is_short_float && kN % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < kN; i += 2) {
+      const uint32_t pair = narrow_pair<T>(values[i], values[i + 1]);
+      raw[i] = static_cast<Pack<sizeof(T)>>(pair);
+      raw[i + 1] = static_cast<Pack<sizeof(T)>>(pair >> (8 * sizeof(T)));
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
@@ -119,32 +117,7 @@ __device__ __forceinline__ void narrow_elements(int32_t dtype, bool wraps, const
       return;
     }
   }
-  if constexpr (kBytes == 1) {
-    switch (dtype) {
-      case FLOWK_INT8: return narrow_as<int8_t, 1>(values, raw);
-      case FLOWK_UINT8: return narrow_as<uint8_t, 1>(values, raw);
-      case FLOWK_FLOAT8_E4M3: return narrow_as<Float8E4M3, 1>(values, raw);
-      case FLOWK_FLOAT8_E5M2: return narrow_as<Float8E5M2, 1>(values, raw);
-    }
-    narrow_as<bool, 1>(values, raw);
-  } else if constexpr (kBytes == 2) {
-    switch (dtype) {
-      case FLOWK_INT16: return narrow_as<int16_t, 2>(values, raw);
-      case FLOWK_UINT16: return narrow_as<uint16_t, 2>(values, raw);
-      case FLOWK_FLOAT16: return narrow_as<Float16, 2>(values, raw);
-    }
-    narrow_as<BFloat16, 2>(values, raw);
-  } else if constexpr (kBytes == 4) {
-    if constexpr (std::is_same_v<Compute, double>) {
-      switch (dtype) {
-        case FLOWK_INT32: return narrow_as<int32_t, 4>(values, raw);
-        case FLOWK_UINT32: return narrow_as<uint32_t, 4>(values, raw);
-      }
-    }
-    narrow_as<float, 4>(values, raw);
-  } else {
-    narrow_as<double, 8>(values, raw);
-  }
+  visit_type<kBytes, Compute>(dtype, [&](auto type) { narrow_as<typename decltype(type)::type>(values, raw); });
 }
 
 // dst[i] = conversion of src[i].

@@ -29,8 +29,6 @@ __device__ __forceinline__ uint32_t word_of(const Pair<T>& pair) {
 
 // Two neighbouring elements as floats, and back. Those of 8 bits are in the low half of the word.
 template <class T>
-constexpr __nv_fp8_interpretation_t float8_format = std::is_same_v<T, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
-template <class T>
 __device__ __forceinline__ float2 widen_pair(uint32_t word) {
   if constexpr (is_float8<T>)
     return __half22float2(

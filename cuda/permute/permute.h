@@ -20,7 +20,7 @@ namespace flowk::permute {
 constexpr int dst_operand = 0;
 constexpr int src_operand = 1;
 
-// A checked call. `shape` runs over the dimensions of dst, outermost first, as those of operand 0; operand 1 is src.
+// A checked call. The dimensions of `shape` are those of dst, outermost first; operand 0 is dst and operand 1 src.
 // Every extent is >= 1 and no two elements of dst share memory.
 struct PermuteRequest {
   const void* src = nullptr;
@@ -39,7 +39,7 @@ struct PermuteConvertRequest {
   IterationSpace shape{2};
 };
 
-// The mechanisms. Each has a kernel of its name; the conversion is an element functor of the same kernels.
+// The mechanisms. The kernel of each has its name. A conversion runs the same kernels with another element functor.
 
 struct Rows {
   CopyParams params;

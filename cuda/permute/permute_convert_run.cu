@@ -38,7 +38,7 @@ template <class Elements>
 std::optional<Status> run_own_aligned_tile(const PermuteConvertPlan& plan, flowk_stream stream) {
   const auto* tile = std::get_if<AlignedTile>(&plan.movement.mechanism);
   if (tile == nullptr) return std::nullopt;
-  return launch_own<Elements>(aligned_tile<Elements, false>, plan, *tile, stream);
+  return launch_own<Elements>(aligned_tile<Elements>, plan, *tile, stream);
 }
 
 // Runs the kernel that the pair has for the plan's mechanism, if it has one.
@@ -51,28 +51,15 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   if constexpr (converts_aligned_tiles(kSrcBytes, kDstBytes, false)) {
     if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
   }
-  // The most used pairs have a kernel for each kind of offsets.
-  constexpr bool is_split = kSrcBytes * kDstBytes == 2 || kSrcBytes * kDstBytes == 8;
-  constexpr RunOffsets by_table = is_split ? RunOffsets::by_table : RunOffsets::planned;
-  constexpr RunOffsets even = is_split ? RunOffsets::even : RunOffsets::planned;
-  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return tile->params.table.rank > 0 ? run(general_tile<Elements, by_table, true>, *tile)
-                                       : run(general_tile<Elements, even, true>, *tile);
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<Elements, true>, *tile);
   if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
     if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
-    constexpr bool counts_channels = kSrcBytes * kDstBytes == 2;
-    constexpr int three = counts_channels ? 3 : any_channels, four = counts_channels ? 4 : any_channels;
     if (const auto* planes = std::get_if<Channels>(&mechanism)) {
-      const bool has_three = planes->params.num_channels == 3;
       if constexpr (converts_channels(kSrcBytes, kDstBytes, false))
-        if (planes->interleaves)
-          return has_three ? run(channels<Elements, true, three>, *planes)
-                           : run(channels<Elements, true, four>, *planes);
+        if (planes->interleaves) return run(channels<Elements, true>, *planes);
       if constexpr (converts_channels(kDstBytes, kSrcBytes, false))
-        if (!planes->interleaves)
-          return has_three ? run(channels<Elements, false, three>, *planes)
-                           : run(channels<Elements, false, four>, *planes);
+        if (!planes->interleaves) return run(channels<Elements, false>, *planes);
     }
   }
   return std::nullopt;
@@ -104,8 +91,7 @@ Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) 
   const auto& mechanism = plan.movement.mechanism;
   if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
   if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
-  if (const auto* tile = std::get_if<GeneralTile>(&mechanism))
-    return run(general_tile<AnyConverted, RunOffsets::planned, true>, *tile);
+  if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<AnyConverted, true>, *tile);
   return no_kernel(plan);
 }
 

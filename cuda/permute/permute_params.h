@@ -92,8 +92,8 @@ struct TileParams {
   // The slices of the cut dimensions; one slice if no dimension is cut.
   int32_t num_src_slices = 1, num_dst_slices = 1;
   int32_t src_slice = 1, dst_slice = 1;  // indices
-  int32_t src_last_slice = 1;            // indices of the last slice
-  int32_t dst_last_end = 1;              // the same with the halo
+  int32_t src_last_slice = 1;            // indices of the last slice of src
+  int32_t dst_last_end = 1;              // indices of the last slice of dst, with the halo
   int32_t dst_second_last_end = 1;       // of the slice before the last, which the halo may shorten too
   int32_t halo = 0;  // indices of dst's cut dimension before the slice, so that rows can start on a granule
   TileCount src_run_bytes;
@@ -103,11 +103,11 @@ struct TileParams {
   int32_t src_row_rank = 0;
   int32_t dst_row_rank = 0;
   int32_t skipped_elements = 0;  // elements at the start of the halo that no row needs: not loaded
-  int32_t skipped_src_rows = 0;  // the source rows of those elements
+  int32_t skipped_src_rows = 0;  // their source rows
 
-  // Order matters: parameters are read from memory line by line. Those of the store follow the scalars, those of the
-  // load come last, because the load asks for them while it waits for the previous grid. So TileParams is the last
-  // member of a kernel's parameters.
+  // Order matters: parameters are read from memory line by line. The parameters of the store follow the scalars. Those
+  // of the load come last, because a kernel asks for them while it waits for the previous grid. So TileParams is the
+  // last member of a kernel's parameters.
   TileRowDim dst_row_dims[max_tile_dims];
   TileRowDim src_row_dims[max_tile_dims];
   GridDim grid[max_rank];
@@ -175,8 +175,7 @@ constexpr int64_t dst_row_bytes = 16;  // one entry of the table of destination 
 constexpr int64_t tile_offsets_bytes = 32;
 
 struct AlignedTileParams {
-  bool has_plain_rows = false;  // rows of one dimension in both tensors, no wider than a block, and no halo
-  int32_t run_pitch = 0;        // element e of the destination run stands at e * run_pitch in shared memory
+  int32_t run_pitch = 0;  // element e of the destination run stands at e * run_pitch in shared memory
   // Bits 4-6 of an offset in shared memory are XORed with a key: (source row >> shift) * step & bits.
   int32_t swizzle_shift = 0;
   uint32_t swizzle_step = 0;
@@ -207,14 +206,11 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. The columns of
-// word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared
-// memory.
+// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. Destination rows
+// replace the source rows in shared memory.
 struct ByteTileParams {
   Divider words_per_run;  // of 4 elements
   uint32_t num_items = 0;
-  int32_t skew_shift = 0;
-  uint32_t skew_mask = 0;
   int32_t columns_pitch = 0;        // between destination rows in shared memory
   bool src_rows_are_words = false;  // all source rows start at the same offset in a word
   bool dst_rows_have_ends = false;  // rows have a head or a tail: bytes outside of whole vectors
@@ -258,11 +254,11 @@ constexpr int tile_threads = 256;
 // Blocks of a tile kernel that are resident on a multiprocessor, at most.
 constexpr int max_resident_tiles = 6;
 
-// byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
-// larger ones of 256. 1280 resident threads leave each thread the registers for two items. Not measured.
+// byte_tile: a block's threads hold all items of the tile, at most two each. With 5 blocks per multiprocessor a thread
+// has the registers for two. Not measured.
 constexpr int max_items_per_thread = 2;
-constexpr int byte_tile_threads = 128;
-constexpr int byte_tile_resident_threads = 1280;
+constexpr int max_resident_byte_tiles = 5;
+constexpr int max_byte_tile_items = max_items_per_thread * tile_threads;
 constexpr int columns_per_item = 16;
 constexpr int rows_per_item = 4;  // the bytes of a word
 constexpr int column_margin = 3;  // columns before the tile's, and after them, that an item may have

@@ -17,6 +17,7 @@ template <int Bytes>
 struct Run {
   const LaunchConfig& config;
   flowk_stream stream;
+  static constexpr AnyMoved any_moved = {Bytes == 1 ? 0 : Bytes == 2 ? 1 : Bytes == 4 ? 2 : Bytes == 8 ? 3 : 4};
 
   static Status wrong_size() {
     return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.unit_bytes = %d, and the mechanism has no such kernel",
@@ -28,67 +29,43 @@ struct Run {
     return launch(kernel, config, stream, plan.params, Moved<Bytes>());
   }
 
-  // One run of any length has a kernel, and so have rows of 1, 2 and 3 dimensions, of one pair of tensors.
+  // One run of one pair of tensors has a kernel of its own.
   Status operator()(const CopyRows& plan) const {
     if constexpr (Bytes == vector_bytes) {
       using Vectors = Moved<vector_bytes>;
-      const bool has_pairs = plan.params.num_pairs > 1;
-      if ((plan.params.wide_index && plan.params.rank > 0) || has_pairs) return run(copy_rows<Vectors, any_rank>, plan);
-      switch (plan.params.rank) {
-        case 0: return run(copy_rows<Vectors, 0>, plan);
-        case 1: return run(copy_rows<Vectors, 1>, plan);
-        case 2: return run(copy_rows<Vectors, 2>, plan);
-        case 3: return run(copy_rows<Vectors, 3>, plan);
-      }
-      return run(copy_rows<Vectors, any_rank>, plan);
+      if (plan.params.rank == 0 && plan.params.num_pairs == 1) return run(copy_rows<Vectors, 0>, plan);
+      return run(plan.params.wide_index ? copy_rows<Vectors, any_rank> : copy_rows<Vectors, any_narrow_rank>, plan);
     }
     return wrong_size();
   }
 
-  // The ends of rows of 8 and 16 bytes are stored by words, unless elements change places.
   Status operator()(const CopyShiftedRows& plan) const {
-    if (plan.is_reversed) return launch(copy_shifted_rows<Bytes, true>, config, stream, plan.params);
-    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4), false>, config, stream, plan.params);
+    return launch(plan.is_reversed ? copy_shifted_rows<true> : copy_shifted_rows<false>, config, stream, plan.params,
+                  any_moved);
   }
 
-  Status operator()(const AlignedTile& plan) const {
-    return plan.params.has_plain_rows ? run(aligned_tile<Moved<Bytes>, true>, plan)
-                                      : run(aligned_tile<Moved<Bytes>, false>, plan);
-  }
+  Status operator()(const AlignedTile& plan) const { return run(aligned_tile<Moved<Bytes>>, plan); }
 
-  // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one. Elements of
-  // 16 bytes are few per vector: a kernel for one kind of offsets gains nothing.
+  // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one.
   Status operator()(const GeneralTile& plan) const {
-    const bool by_table = plan.params.table.rank > 0, is_swizzled = plan.params.swizzle_bits != 0;
-    if constexpr (Bytes <= 2) {
-      if (!is_swizzled)
-        return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, false>, plan)
-                        : run(general_tile<Moved<Bytes>, RunOffsets::even, false>, plan);
-    }
-    if constexpr (Bytes == 16)
-      return run(general_tile<Moved<16>, RunOffsets::planned, true>, plan);
-    else
-      return by_table ? run(general_tile<Moved<Bytes>, RunOffsets::by_table, true>, plan)
-                      : run(general_tile<Moved<Bytes>, RunOffsets::even, true>, plan);
+    if constexpr (Bytes <= 2)
+      if (plan.params.swizzle_bits == 0) return run(general_tile<Moved<Bytes>, false>, plan);
+    return run(general_tile<Moved<Bytes>, true>, plan);
   }
 
   Status operator()(const ByteTile& plan) const {
-    if constexpr (Bytes == 1) {
-      if (config.num_threads == byte_tile_threads)
-        return launch(byte_tile<byte_tile_threads>, config, stream, plan.params);
-      return launch(byte_tile<tile_threads>, config, stream, plan.params);
-    }
+    if constexpr (Bytes == 1) return launch(byte_tile, config, stream, plan.params);
     return wrong_size();
   }
 
   Status operator()(const StridedTile& plan) const {
-    constexpr int log2_bytes = Bytes == 1 ? 0 : Bytes == 2 ? 1 : Bytes == 4 ? 2 : Bytes == 8 ? 3 : 4;
-    return launch(strided_tile<AnyMoved>, config, stream, plan.params, AnyMoved{log2_bytes});
+    return launch(strided_tile<AnyMoved>, config, stream, plan.params, any_moved);
   }
 
   Status operator()(const Channels& plan) const {
-    return plan.interleaves ? run(channels<Moved<Bytes>, true, any_channels>, plan)
-                            : run(channels<Moved<Bytes>, false, any_channels>, plan);
+    if constexpr (Bytes < vector_bytes)
+      return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
+    return wrong_size();
   }
 };
 

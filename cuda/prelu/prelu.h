@@ -59,19 +59,19 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// One struct per mechanism. `vectors_in_flight` are those of x and of dy that a thread loads before it uses any.
+// One struct per mechanism.
 
 // A block, or a cluster of blocks, takes all elements of its channels and finishes their sums.
 struct ByChannel {
-  int32_t vectors_in_flight = 3;  // 3 or 4; one number in clusters
+  int32_t vectors_in_flight = 3;  // of x and of dy, that a thread loads before it uses any: 3 or 4, one in clusters
   ByChannelParams params;
   friend bool operator==(const ByChannel&, const ByChannel&) = default;
 };
 
 // A warp takes a span of vectors, which lies in one plane of `inner` elements or in two.
 struct BySpan {
-  int32_t vectors_in_flight = 2;  // 2 or 4, of float32 also 8; 2 in two planes. A lane may have fewer vectors
-  bool is_in_one_plane = false;   // spans are equal shares of planes
+  int32_t vectors_per_lane = 2;  // at most max_span_vectors()
+  bool is_in_one_plane = false;  // spans are equal shares of planes
   BySpanParams params;
   friend bool operator==(const BySpan&, const BySpan&) = default;
 };
@@ -86,7 +86,6 @@ struct ByPlane {
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
   ColumnForm form = ColumnForm::whole_channels;
-  int32_t vectors_in_flight = 4;  // 2 or 4; 1 of ColumnForm::general
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
 };
@@ -148,9 +147,9 @@ struct PreluBackwardChoice {
   int32_t max_threads = 0;     // per block
   int32_t rows_per_block = 0;  // by_column
   int32_t cluster_blocks = 0;
-  int32_t tile_vectors = 0;       // by_channel: the most; by_column: 32 for wide tiles
+  int32_t tile_vectors = 0;       // by_channel: at most
   int32_t overlap = 0;            // 1: no kernel starts early; 2: they do
-  int32_t vectors_in_flight = 0;  // by_channel, by_span, by_column
+  int32_t vectors_in_flight = 0;  // by_channel, by_span
 };
 
 // Chooses kernels and launches. The plan needs plan->workspace_bytes at request.workspace. Returns false, and no plan,

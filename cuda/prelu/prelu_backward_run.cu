@@ -31,45 +31,25 @@ struct RunGradient {
     }
     return no_kernel("by_channel: vectors_in_flight", plan.vectors_in_flight);
   }
-  template <int kVectors>
-  Status run_span(const BySpan& plan) const {
-    if (plan.is_in_one_plane) return launch(by_span<T, true, kVectors>, config, stream, plan.params);
-    if constexpr (kVectors <= 2) return launch(by_span<T, false, kVectors>, config, stream, plan.params);
-    return no_kernel("by_span in two planes: vectors_in_flight", kVectors);
-  }
   Status operator()(const BySpan& plan) const {
-    if constexpr (!std::is_same_v<T, double>) {
-      if (plan.vectors_in_flight == 2) return run_span<2>(plan);
-      if (plan.vectors_in_flight == 4) return run_span<4>(plan);
-    }
-    if constexpr (std::is_same_v<T, float>)
-      if (plan.vectors_in_flight == 8) return run_span<8>(plan);
-    return no_kernel("by_span: vectors_in_flight", plan.vectors_in_flight);
+    if constexpr (!std::is_same_v<T, double>)
+      return plan.is_in_one_plane ? launch(by_span<T, true>, config, stream, plan.params)
+                                  : launch(by_span<T, false>, config, stream, plan.params);
+    return no_kernel("by_span: dtype", FLOWK_FLOAT64);
   }
   Status operator()(const ByPlane& plan) const {
     if (plan.is_general) return launch(by_plane<T, true>, config, stream, plan.params);
     if constexpr (!std::is_same_v<T, double>) return launch(by_plane<T, false>, config, stream, plan.params);
     return no_kernel("by_plane: is_general", plan.is_general);
   }
-  // Tiles of lines, of ColumnForm::whole_channels or aligned.
-  template <ColumnForm kForm, bool kCluster>
-  Status run_column(const ByColumn& plan) const {
-    if (plan.vectors_in_flight == 4)
-      return launch(by_column<T, kForm, line_vectors, 4, kCluster>, config, stream, plan.params);
-    if constexpr (!kCluster || sizeof(T) >= by_column_bytes_of_short_clusters)
-      if (plan.vectors_in_flight == 2)
-        return launch(by_column<T, kForm, line_vectors, 2, kCluster>, config, stream, plan.params);
-    return no_kernel("by_column: vectors_in_flight", plan.vectors_in_flight);
-  }
   Status operator()(const ByColumn& plan) const {
-    if (plan.form == ColumnForm::general)
-      return launch(by_column<T, ColumnForm::general, line_vectors, 1>, config, stream, plan.params);
+    if (plan.form == ColumnForm::general) return launch(by_column<T, ColumnForm::general>, config, stream, plan.params);
     if constexpr (!std::is_same_v<T, double>) {
-      if (plan.form == ColumnForm::aligned && plan.params.tile_vectors == wide_tile_vectors)
-        return launch(by_column<T, ColumnForm::aligned, wide_tile_vectors, 4>, config, stream, plan.params);
-      if (plan.form == ColumnForm::aligned) return run_column<ColumnForm::aligned, false>(plan);
-      if (config.cluster_blocks > 1) return run_column<ColumnForm::whole_channels, true>(plan);
-      return run_column<ColumnForm::whole_channels, false>(plan);
+      if (plan.form == ColumnForm::aligned)
+        return launch(by_column<T, ColumnForm::aligned>, config, stream, plan.params);
+      if (config.cluster_blocks > 1)
+        return launch(by_column<T, ColumnForm::whole_channels, true>, config, stream, plan.params);
+      return launch(by_column<T, ColumnForm::whole_channels>, config, stream, plan.params);
     }
     return no_kernel("by_column: form", static_cast<int>(plan.form));
   }

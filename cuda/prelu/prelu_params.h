@@ -25,14 +25,11 @@ constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
 constexpr int max_row_sum_threads = 1024;
-constexpr int wide_tile_vectors = 32;
 constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
-// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight. A thread of by_column has
-// 4 in flight; for elements of at least by_column_bytes_of_short_clusters there is a kernel with 2 in flight, too.
+// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight.
 constexpr int by_channel_rows_of_cluster(int64_t element_bytes) { return element_bytes >= 4 ? 3 : 4; }
-constexpr int64_t by_column_bytes_of_short_clusters = 4;
 
 // Which alphas the elements of one vector need.
 enum class AlphaAccess : int32_t {
@@ -136,6 +133,9 @@ enum class ColumnForm : int32_t {
   general,         // any alignment and type of alpha
 };
 
+// The vectors of x and of dy that a thread of by_column has in flight.
+FLOWK_HOST_DEVICE constexpr int rows_in_flight(ColumnForm form) { return form == ColumnForm::general ? 1 : 4; }
+
 // A vector with elements that do not exist.
 struct PartialVector {
   int64_t row = 0;
@@ -144,7 +144,7 @@ struct PartialVector {
 };
 
 // The vectors form rows of `row_vectors`; a row is a whole number of periods of channels * inner elements, its columns.
-// A block takes `tile_vectors` consecutive vectors of `rows_per_block` consecutive rows. Partials are
+// A block takes a line of consecutive vectors of `rows_per_block` consecutive rows. Partials are
 // (blocks per tile, num_columns) = (blocks per tile * periods, channels, inner); a cluster counts as one block.
 struct ByColumnParams {
   BackwardTensors tensors;
@@ -156,7 +156,6 @@ struct ByColumnParams {
   int64_t num_columns = 0;
   int32_t first_column = 0;  // misalignment, if one row holds all elements: the columns before it do not exist
   int64_t step_vectors = 0;  // between consecutive rows of one thread
-  int32_t tile_vectors = line_vectors;
   int32_t rows_per_block = 0;
   bool is_dalpha = false;        // sums are finished
   bool is_folded = false;        // partials are (channels, blocks): a block adds up its columns of each channel
@@ -180,6 +179,9 @@ struct ByWarpColumnParams {
   int32_t row_vectors = 0;
   friend bool operator==(const ByWarpColumnParams&, const ByWarpColumnParams&) = default;
 };
+
+// by_span: the most vectors of x and of dy per lane.
+FLOWK_HOST_DEVICE constexpr int max_span_vectors(bool is_in_one_plane) { return is_in_one_plane ? 4 : 2; }
 
 // How partials lie in memory.
 enum class PartialLayout : int32_t {

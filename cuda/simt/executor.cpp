@@ -125,7 +125,7 @@ bool Executor::enter_next_thread() {
     warp_index = reverse ? 0 : max_warps - 1;
     lane = reverse ? 0 : warp_lanes - 1;
   }
-  if (current_block->warps[warp_index].ready == 0) {
+  if ((current_block->ready_warps >> warp_index & 1) == 0) {  // warps of an earlier, larger block are not reset
     warp_index = next_bit(current_block->ready_warps, warp_index, reverse);
     lane = reverse ? 0 : warp_lanes - 1;
   }

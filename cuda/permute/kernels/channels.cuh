@@ -15,8 +15,6 @@
 
 namespace flowk::permute {
 
-constexpr int any_channels = 0;
-
 // Where a thread's tile stands.
 struct ChannelTile {
   const unsigned char* src;
@@ -60,154 +58,100 @@ __device__ __forceinline__ uint32_t vectors_into_line(const void* pixels) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pixels) % line_bytes) / vector_bytes;
 }
 
-// The address of vector `shared_index`. Eight threads move 16 bytes each at once: neighbouring vectors in the copies,
-// every kChannels-th vector at a thread's own pixels. An odd step uses all banks; for 2 and 4 channels the vectors of a
-// line are XORed with the line's number, which spreads both accesses over all banks.
-template <int kChannels>
-__device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
-  constexpr uint32_t mask = kChannels % 2 == 0 ? kChannels - 1 : 0;
-  return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (shared_index ^ (shared_index >> 3 & mask));
-}
-
-// Offsets have 64 bits: with 32 the compiler spills in the kernel for all channel counts (sm_90).
-template <int kChannels, int Bytes>
-__device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile, const Moved<Bytes>&) {
-  constexpr int elements_per_vector = vector_bytes / Bytes;
-  const uint32_t first_index = vectors_into_line(tile.dst);
-  if (tile.thread < tile.num_vectors) {
-    const unsigned char* src = tile.src + tile.thread * int64_t{vector_bytes};
-    Vector<Bytes> planes[kChannels], pixels[kChannels];
-#pragma unroll
-    for (int c = 0; c < kChannels; ++c)
-      planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
-#pragma unroll
-    for (int n = 0; n < elements_per_vector; ++n)
-#pragma unroll
-      for (int c = 0; c < kChannels; ++c) {
-        const int element = n * kChannels + c;
-        pixels[element / elements_per_vector].elements[element % elements_per_vector] = planes[c].elements[n];
-      }
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i)
-      *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i) = pixels[i].whole;
-  }
-  __syncthreads();
-  const uint32_t num_vectors = tile.num_vectors * kChannels;
-#pragma unroll
-  for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
-    const uint32_t vector = shared_index - first_index;  // wraps before the span
-    if (vector < num_vectors)
-      *reinterpret_cast<uint4*>(tile.dst + vector * int64_t{vector_bytes}) =
-          *shared_vector<kChannels>(tile.shared_first + shared_index);
-  }
-}
-
-template <int kChannels, int Bytes>
-__device__ __forceinline__ void deinterleave(const ChannelParams& params, const ChannelTile& tile,
-                                             const Moved<Bytes>&) {
-  constexpr int elements_per_vector = vector_bytes / Bytes;
-  const uint32_t first_index = vectors_into_line(tile.src);
-  const uint32_t num_vectors = tile.num_vectors * kChannels;
-#pragma unroll
-  for (int pass = 0; pass <= kChannels; ++pass) {
-    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
-    const uint32_t vector = shared_index - first_index;  // wraps before the span
-    if (vector < num_vectors)
-      async_copy_vector(shared_vector<kChannels>(tile.shared_first + shared_index),
-                        tile.src + vector * int64_t{vector_bytes});
-  }
-  async_copy_wait();
-  __syncthreads();
-  if (tile.thread >= tile.num_vectors) return;
-  Vector<Bytes> pixels[kChannels], planes[kChannels];
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i)
-    pixels[i].whole = *shared_vector<kChannels>(tile.shared_first + first_index + tile.thread * kChannels + i);
-#pragma unroll
-  for (int n = 0; n < elements_per_vector; ++n)
-#pragma unroll
-    for (int c = 0; c < kChannels; ++c) {
-      const int element = n * kChannels + c;
-      planes[c].elements[n] = pixels[element / elements_per_vector].elements[element % elements_per_vector];
-    }
-  unsigned char* dst = tile.dst + tile.thread * int64_t{vector_bytes};
-#pragma unroll
-  for (int c = 0; c < kChannels; ++c) *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = planes[c].whole;
-}
-
-// The pixels of one thread that converts: 16 / planar element bytes of them, in the widest packs that divide their
-// bytes.
+// The pixels of one thread, in the widest packs that divide their bytes.
 template <int kPlanarBytes, int kPixelBytes, int kChannels>
 union ThreadPixels {
   static constexpr int num_pixels = vector_bytes / kPlanarBytes;
   static constexpr int num_bytes = num_pixels * kChannels * kPixelBytes;
   static constexpr int pack_bytes = num_bytes % 16 == 0 ? 16 : num_bytes % 8 == 0 ? 8 : 4;
-  Pack<pack_bytes> packs[num_bytes / pack_bytes];
+  static constexpr int num_packs = num_bytes / pack_bytes;
+  Pack<pack_bytes> packs[num_packs];
   Pack<kPixelBytes> elements[num_pixels * kChannels];
 };
 
-template <int kChannels, int kSrcBytes, int kDstBytes, class Compute>
+// The address of vector `shared_index`. Eight threads move 16 bytes each at once: neighbouring vectors when they copy,
+// vectors that are num_packs apart when they take their pixels. An odd step uses all banks. With an even step the
+// vectors of a line are XORed with the line's number, which spreads both accesses over all banks.
+template <class Pixels>
+__device__ __forceinline__ uint4* shared_vector(uint32_t shared_index) {
+  constexpr uint32_t step = Pixels::pack_bytes == vector_bytes ? Pixels::num_packs : 1;
+  constexpr uint32_t mask = ((step & -step) - 1) % line_vectors;
+  return reinterpret_cast<uint4*>(&shared<unsigned char>()) + (shared_index ^ (shared_index >> 3 & mask));
+}
+
+// Pack i of a thread's pixels in shared memory. The tile's span begins in vector `first_index` of its part.
+template <class Pixels>
+__device__ __forceinline__ auto& shared_pack(const ChannelTile& tile, uint32_t first_index, int i) {
+  const uint32_t pack = tile.thread * Pixels::num_packs + i, first = tile.shared_first + first_index;
+  if constexpr (Pixels::pack_bytes == vector_bytes)
+    return *shared_vector<Pixels>(first + pack);
+  else
+    return reinterpret_cast<Pack<Pixels::pack_bytes>*>(shared_vector<Pixels>(first))[pack];
+}
+
+// Calls visit(address in shared memory, offset in bytes from the start of the span) for the vectors of the span that
+// this thread copies. Offsets have 64 bits: with 32 the compiler spills in the kernel for all channel counts (sm_90).
+template <class Pixels, class Visit>
+__device__ __forceinline__ void for_each_vector(const ChannelTile& tile, uint32_t first_index, const Visit& visit) {
+  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
+#pragma unroll
+  for (int pass = 0; pass <= Pixels::num_bytes / vector_bytes; ++pass) {
+    const uint32_t shared_index = tile.thread + pass * tile.num_threads;
+    const uint32_t vector = shared_index - first_index;  // wraps before the span
+    if (vector < num_vectors)
+      visit(shared_vector<Pixels>(tile.shared_first + shared_index), vector * int64_t{vector_bytes});
+  }
+}
+
+template <int kChannels, class Elements>
 __device__ __forceinline__ void interleave(const ChannelParams& params, const ChannelTile& tile,
-                                           const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
-  using Pixels = ThreadPixels<kSrcBytes, kDstBytes, kChannels>;
-  constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
-  const uint32_t first_vector = vectors_into_line(tile.dst);
-  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
-  if (threadIdx.x < tile.num_vectors) {
-    const unsigned char* src = tile.src + threadIdx.x * vector_bytes;
-    Vector<kSrcBytes> planes[kChannels];
+                                           const Elements& elements) {
+  using Pixels = ThreadPixels<Elements::src_bytes, Elements::dst_bytes, kChannels>;
+  const uint32_t first_index = vectors_into_line(tile.dst);
+  if (tile.thread < tile.num_vectors) {
+    const unsigned char* src = tile.src + tile.thread * int64_t{vector_bytes};
+    Vector<Elements::src_bytes> planes[kChannels];
 #pragma unroll
     for (int c = 0; c < kChannels; ++c)
       planes[c].whole = *reinterpret_cast<const uint4*>(src + c * params.plane_stride);
     Pixels pixels;
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
-      Pack<kDstBytes> plane[Pixels::num_pixels];
+      Pack<Elements::dst_bytes> plane[Pixels::num_pixels];
       elements.convert(planes[c].elements, plane);
 #pragma unroll
       for (int n = 0; n < Pixels::num_pixels; ++n) pixels.elements[n * kChannels + c] = plane[n];
     }
-    auto* packs = reinterpret_cast<Pack<Pixels::pack_bytes>*>(span + threadIdx.x * Pixels::num_bytes);
 #pragma unroll
-    for (int i = 0; i < num_packs; ++i) packs[i] = pixels.packs[i];
+    for (int i = 0; i < Pixels::num_packs; ++i) shared_pack<Pixels>(tile, first_index, i) = pixels.packs[i];
   }
   __syncthreads();
-  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
-#pragma unroll 2
-  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
-    if (shared_index >= first_vector)
-      reinterpret_cast<uint4*>(tile.dst)[shared_index - first_vector] =
-          reinterpret_cast<const uint4*>(span)[shared_index - first_vector];
+  for_each_vector<Pixels>(tile, first_index, [&](const uint4* shared_vector, int64_t offset) {
+    *reinterpret_cast<uint4*>(tile.dst + offset) = *shared_vector;
+  });
 }
 
-template <int kChannels, int kSrcBytes, int kDstBytes, class Compute>
+template <int kChannels, class Elements>
 __device__ __forceinline__ void deinterleave(const ChannelParams& params, const ChannelTile& tile,
-                                             const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
-  using Pixels = ThreadPixels<kDstBytes, kSrcBytes, kChannels>;
-  constexpr int num_packs = Pixels::num_bytes / Pixels::pack_bytes;
-  const uint32_t first_vector = vectors_into_line(tile.src);
-  unsigned char* span = &shared<unsigned char>() + first_vector * vector_bytes;
-  const uint32_t num_vectors = tile.num_vectors * Pixels::num_bytes / vector_bytes;
-#pragma unroll 2
-  for (uint32_t shared_index = threadIdx.x; shared_index < first_vector + num_vectors; shared_index += blockDim.x)
-    if (shared_index >= first_vector)
-      async_copy_vector(span + (shared_index - first_vector) * vector_bytes,
-                        tile.src + (shared_index - first_vector) * vector_bytes);
+                                             const Elements& elements) {
+  using Pixels = ThreadPixels<Elements::dst_bytes, Elements::src_bytes, kChannels>;
+  const uint32_t first_index = vectors_into_line(tile.src);
+  for_each_vector<Pixels>(tile, first_index, [&](uint4* shared_vector, int64_t offset) {
+    async_copy_vector(shared_vector, tile.src + offset);
+  });
   async_copy_wait();
   __syncthreads();
-  if (threadIdx.x >= tile.num_vectors) return;
-  const auto* packs = reinterpret_cast<const Pack<Pixels::pack_bytes>*>(span + threadIdx.x * Pixels::num_bytes);
+  if (tile.thread >= tile.num_vectors) return;
   Pixels pixels;
 #pragma unroll
-  for (int i = 0; i < num_packs; ++i) pixels.packs[i] = packs[i];
-  unsigned char* dst = tile.dst + threadIdx.x * vector_bytes;
+  for (int i = 0; i < Pixels::num_packs; ++i) pixels.packs[i] = shared_pack<Pixels>(tile, first_index, i);
+  unsigned char* dst = tile.dst + tile.thread * int64_t{vector_bytes};
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) {
-    Pack<kSrcBytes> plane[Pixels::num_pixels];
+    Pack<Elements::src_bytes> plane[Pixels::num_pixels];
 #pragma unroll
     for (int n = 0; n < Pixels::num_pixels; ++n) plane[n] = pixels.elements[n * kChannels + c];
-    Vector<kDstBytes> out;
+    Vector<Elements::dst_bytes> out;
     elements.convert(plane, out.elements);
     *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = out.whole;
   }
@@ -215,10 +159,7 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 
 // kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
 // otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
-//
-// kChannels is 3, 4, or any_channels if a block decides: a conversion of 4 channels takes up to a third more
-// registers than one of 3, so fewer blocks of a kernel for both fit an SM.
-template <class Elements, bool kInterleave, int kChannels>
+template <class Elements, bool kInterleave>
 __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channel_threads, is_moved<Elements> ? 12 : 0))
     channels(const __grid_constant__ GridConstant<ChannelParams> params,
              const __grid_constant__ GridConstant<Elements> elements) {
@@ -230,7 +171,6 @@ __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channe
     else
       deinterleave<count>(params, tile, elements);
   };
-  if constexpr (kChannels != any_channels) return move(std::integral_constant<int, kChannels>());
   if constexpr (is_moved<Elements>) {
     if (params.num_channels == 2) return move(std::integral_constant<int, 2>());
   }

@@ -8,22 +8,22 @@
 namespace flowk::permute {
 
 // The vector of elements [start, start + 16 / element bytes) of a destination row.
-template <RunOffsets kOffsets, bool kSwizzle, class Elements>
+template <bool kSwizzle, class Elements>
 __device__ __forceinline__ uint4 gather_vector(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                const Elements& elements, int32_t start, int32_t column) {
   constexpr int num_elements = vector_bytes / Elements::dst_bytes;
   Element<Elements::src_bytes> src[num_elements];
-  gather<Elements::src_bytes, num_elements, kOffsets, kSwizzle>(params, shared_tile, start, column, src);
+  gather<Elements::src_bytes, num_elements, kSwizzle>(params, shared_tile, start, column, src);
   return elements.make_vector(src).whole;
 }
-template <RunOffsets kOffsets, bool kSwizzle>
+template <bool kSwizzle>
 __device__ __forceinline__ uint4 gather_vector(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                const AnyConverted& elements, int32_t start, int32_t column) {
   uint32_t words[4] = {};
 #pragma unroll 1
   for (int32_t end = start + dst_elements_of(elements, vector_bytes); start < end; start += 2) {
     uint32_t pairs[1];
-    locate_elements<2, kOffsets, kSwizzle>(params, shared_tile, start, column, pairs);
+    locate_elements<2, kSwizzle>(params, shared_tile, start, column, pairs);
     const unsigned char* const src[2] = {shared_tile + (pairs[0] & 0xffff), shared_tile + (pairs[0] >> 16)};
     elements.append_pair(src, words);
   }
@@ -31,17 +31,17 @@ __device__ __forceinline__ uint4 gather_vector(const GeneralTileParams& params, 
 }
 
 // Stores element `at` of a destination row.
-template <RunOffsets kOffsets, bool kSwizzle, class Elements>
+template <bool kSwizzle, class Elements>
 __device__ __forceinline__ void store_element(const GeneralTileParams& params, const unsigned char* shared_tile,
                                               const Elements& elements, int32_t at, int32_t column,
                                               unsigned char* address) {
   if constexpr (has_sizes<Elements>) {
     Element<Elements::src_bytes> src[1];
-    gather<Elements::src_bytes, 1, kOffsets, kSwizzle>(params, shared_tile, at, column, src);
+    gather<Elements::src_bytes, 1, kSwizzle>(params, shared_tile, at, column, src);
     *reinterpret_cast<Pack<Elements::dst_bytes>*>(address) = elements.make_element(src[0]);
   } else {
     uint32_t pair[1];
-    locate_elements<1, kOffsets, kSwizzle>(params, shared_tile, at, column, pair);
+    locate_elements<1, kSwizzle>(params, shared_tile, at, column, pair);
     elements.convert_one(shared_tile + (pair[0] & 0xffff), address);
   }
 }
@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_element(const GeneralTileParams& params, c
 // dst[r', e'] = src[r, c] for a tile of any runs, extents and alignment: an element's source row r and offset c in the
 // source run, its destination row r' and offset e' in the destination run. Each thread gathers the elements of a vector
 // of a destination row from shared memory; runs of less than a vector are stored element by element.
-template <class Elements, RunOffsets kOffsets, bool kSwizzle>
+template <class Elements, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     general_tile(const __grid_constant__ GridConstant<GeneralTileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
@@ -58,9 +58,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
   const int32_t shift = tile_shift(params.load, tile);
   load_tile<false>(params.tile, params.load, tile, shared_tile, shift,
                    [&](int32_t shared_offset, uint32_t) { return swizzle_offset(params, shared_offset); });
-  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table.rank > 0)) {
-    make_table<tile_threads>(params.table, params.table.num_entries, shared_tile);
-  }
+  if (params.table.rank > 0) make_table(params.table, params.table.num_entries, shared_tile);
   DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
   make_dst_rows(params, tile, shift, elements, rows);
   async_copy_wait();
@@ -76,12 +74,12 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
     if (last_start >= tile.dst_element_begin) {
       const int32_t start = min(max(vector.element, tile.dst_element_begin), last_start);
       store_row_vector(vector, start, elements,
-                       gather_vector<kOffsets, kSwizzle>(params, shared_tile, elements, start, vector.column));
+                       gather_vector<kSwizzle>(params, shared_tile, elements, start, vector.column));
     } else {
 #pragma unroll 1
       for (int32_t i = vector.first; i < vector.last; ++i)
-        store_element<kOffsets, kSwizzle>(params, shared_tile, elements, vector.element + i, vector.column,
-                                          vector.address + dst_bytes_of(elements, i));
+        store_element<kSwizzle>(params, shared_tile, elements, vector.element + i, vector.column,
+                                vector.address + dst_bytes_of(elements, i));
     }
   }
 }

@@ -77,6 +77,11 @@ struct Moved {
   __device__ __forceinline__ Pack<Bytes> make_element(const Element<Bytes>& src) const {
     return static_cast<Pack<Bytes>>(src);
   }
+  template <int kN>
+  __device__ __forceinline__ void convert(const Pack<Bytes> (&src)[kN], Pack<Bytes> (&dst)[kN]) const {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) dst[i] = src[i];
+  }
 };
 
 template <int kSrcBytes, int kDstBytes, class Compute>

@@ -21,11 +21,10 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
 // up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
 // into.
-template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
   RunTableEntry* entries = reinterpret_cast<RunTableEntry*>(shared_tile + table.offset_bytes);
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads)
+  for (uint32_t e = threadIdx.x; e < num_entries; e += tile_threads)
     entries[e] = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
 }
 
@@ -61,17 +60,13 @@ __device__ __forceinline__ void read_table(const RunTableEntry* table, int32_t e
   }
 }
 
-// The offset of element e of a destination run in shared memory: e * run_pitch (even), table[e] (by_table), or by_table
-// if the table's rank is > 0 and even otherwise (planned).
-enum class RunOffsets { even, by_table, planned };
-
 // The offsets of elements [first, first + kN) of a destination row, two per word. The row's element 0 stands `column`
-// bytes after the run's.
-template <int kN, RunOffsets kOffsets, bool kSwizzle>
+// bytes after the run's. Element e of the run stands at e * run_pitch, or as the table says if there is one.
+template <int kN, bool kSwizzle>
 __device__ __forceinline__ void locate_elements(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                 int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
   constexpr int num_pairs = (kN + 1) / 2;
-  if (kOffsets == RunOffsets::by_table || (kOffsets == RunOffsets::planned && params.table.rank > 0)) {
+  if (params.table.rank > 0) {
     uint32_t period = static_cast<uint32_t>(first);
     const uint32_t in_period = take_index(&period, params.table_period);
     column += static_cast<int32_t>(period) * params.period_step;
@@ -92,11 +87,11 @@ __device__ __forceinline__ void locate_elements(const GeneralTileParams& params,
 }
 
 // The elements at those offsets.
-template <int Bytes, int kN, RunOffsets kOffsets, bool kSwizzle>
+template <int Bytes, int kN, bool kSwizzle>
 __device__ __forceinline__ void gather(const GeneralTileParams& params, const unsigned char* shared_tile, int32_t first,
                                        int32_t column, Element<Bytes> (&elements)[kN]) {
   uint32_t pairs[(kN + 1) / 2];
-  locate_elements<kN, kOffsets, kSwizzle>(params, shared_tile, first, column, pairs);
+  locate_elements<kN, kSwizzle>(params, shared_tile, first, column, pairs);
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     const uint32_t shared_offset = i % 2 == 0 ? pairs[i / 2] & 0xffff : pairs[i / 2] >> 16;

@@ -19,7 +19,7 @@ struct CopyRowsBound {
 struct TileCosts {
   float copy;
   float src_sectors;       // 32-byte sectors of src touched twice, over those needed
-  float dst_lines;         // the same for 128-byte lines of dst
+  float dst_lines;         // 128-byte lines of dst touched twice, over those needed
   float dst_sectors;       // sectors of dst stored in parts
   float src_line_ends;     // lines of src that a run ends in
   float short_src_run;     // below 256 bytes

@@ -47,19 +47,20 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
   static_cast<Sum*>(params.sums)[c * static_cast<int64_t>(gridDim.x) + blockIdx.x] = total;
 }
 
-// A block takes `rows_per_block` rows of a tile of columns; a warp takes 4 of the rows at a time, or 1 of a wide tile.
+// A block takes `rows_per_block` rows of a tile of columns; a warp takes 4 of the rows at a time.
 //   dx[r, k] = x[r, k] > 0 ? dy[r, k] : alpha[channel of k] * dy[r, k]
 //   sums[b, k] = sum over the rows r of block b of (x[r, k] > 0 ? 0 : dy[r, k] * x[r, k])
 //   x, dy, dx (rows, columns)
 // A thread keeps its vector of columns, and kRows vectors of x and of dy are in flight. Shuffles add the rows of a
 // warp, shared memory (warps, tile_columns) the warps. With kCluster consecutive blocks of rows are a cluster, whose
 // first block receives all sums and counts as b.
-template <class T, ColumnForm kForm, int kTileVectors, int kRows, bool kCluster = false>
-__global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kRows == 4 ? 4 : 0))
+template <class T, ColumnForm kForm, bool kCluster = false>
+__global__ void __launch_bounds__(max_prelu_threads,
+                                  fitting_blocks(max_prelu_threads, kForm == ColumnForm::general ? 0 : 4))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
   if constexpr (kCluster && is_below_sm_90) return;
-  constexpr int V = vector_width<T>, tile_columns = kTileVectors * V;
-  constexpr int max_warps = max_prelu_threads / 32;
+  constexpr int V = vector_width<T>, tile_columns = line_vectors * V;
+  constexpr int max_warps = max_prelu_threads / 32, kRows = rows_in_flight(kForm);
   constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
                  has_partial_vectors = kForm == ColumnForm::aligned;
   using Sum = ComputeType<T>;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   unsigned char* area = &shared<unsigned char>();
   A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), unless they are consecutive in memory
   Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
-  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / kTileVectors);
+  const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / line_vectors);
   const int log2_blocks = kCluster ? params.log2_cluster_blocks : 0;
   uint32_t cluster = blockIdx.x >> log2_blocks;  // a block is a cluster of one
   const ClusterExchange<Sum> exchange = {reinterpret_cast<unsigned char*>(tile_sums + num_warps * tile_columns)};
@@ -82,15 +83,15 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   const uint32_t tile = take_index(&cluster, params.num_tiles);
   const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
   const int64_t row_block = cluster << log2_blocks | rank;
-  const int vector = static_cast<int>(threadIdx.x % kTileVectors);
-  const int64_t column = static_cast<int64_t>(tile) * kTileVectors + vector;
+  const int vector = static_cast<int>(threadIdx.x % line_vectors);
+  const int64_t column = static_cast<int64_t>(tile) * line_vectors + vector;
   const int64_t first_row = row_block * params.rows_per_block;
   const bool is_column = column < params.row_vectors;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_vectors ? 1 : 0) - first_row;
   const int num_rows = !is_column                          ? 0
                        : remaining < params.rows_per_block ? static_cast<int>(remaining)
                                                            : params.rows_per_block;
-  int row = static_cast<int>(threadIdx.x / kTileVectors);
+  int row = static_cast<int>(threadIdx.x / line_vectors);
   int64_t offset = (first_row + row) * params.row_vectors + column;  // in vectors
   const int64_t misalignment = is_vector ? 0 : grid.misalignment;
   // The first vectors of the tensors; their first `misalignment` elements do not exist.
@@ -178,9 +179,9 @@ __global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_th
   }
   if (params.sums == nullptr) return;
 
-  constexpr int steps = kTileVectors == 8 ? 2 : 0, kept = V >> steps > 0 ? V >> steps : 1;
+  constexpr int kept = V > 4 ? V / 4 : 1;  // sums of a lane, after the 4 lanes of a column have added theirs
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
-  const int first = vector * V + sum_values_over_lanes<steps>(sums, lane);
+  const int first = vector * V + sum_values_over_lanes<2>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
   if constexpr (kCluster) wait_for_cluster();

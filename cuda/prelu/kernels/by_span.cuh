@@ -49,12 +49,12 @@ __device__ __forceinline__ SpanPlanes planes_of_span(const BySpanParams& params,
 //   dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
 //   partials[c, o, s] = sum of (x > 0 ? 0 : dy * x) over the elements of plane (o, c) in its span s
 //   x, dy, dx (outer, channels, inner); a span has at most inner elements; s < partials_per_plane
-// A lane has at most kVectors vectors, all loaded before the first is used. With kOnePlane spans are equal shares of
+// A lane loads all its vectors before it uses the first. With kOnePlane spans are equal shares of
 // planes, and all vectors exist. Otherwise a vector may be partial; it then counts as one that lies in two planes,
 // since the tensor begins and ends with a plane.
-template <class T, bool kOnePlane, int kVectors>
+template <class T, bool kOnePlane>
 __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constant__ GridConstant<BySpanParams> params) {
-  constexpr int V = vector_width<T>;
+  constexpr int V = vector_width<T>, kVectors = max_span_vectors(kOnePlane);
   using Compute = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;

@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t bits_of(T element) {
     return static_cast<__half_raw>(element).x;
 }
 
-// 0xffff where the element is > 0, else 0 (zeros and NaN, too).
+// For each element of the pair 0xffff if it is > 0, otherwise 0 (of NaN, too).
 template <class T>
 __device__ __forceinline__ uint32_t mask_of_positive(uint32_t pair) {
 #ifdef FLOWK_SIMT

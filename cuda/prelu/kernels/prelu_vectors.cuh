@@ -67,8 +67,7 @@ __device__ __forceinline__ void store_elements(void* tensor, int64_t first, int6
   if (kWhole || (first >= 0 && first + V <= num_elements)) {
     store_vector(elements, bytes);
   } else {
-    ElementVector<T> vector;
-    vector.whole = bytes;
+    const ElementVector<T> vector = {bytes};
 #pragma unroll
     for (int j = 0; j < V; ++j)
       if (first + j >= 0 && first + j < num_elements) elements[j] = vector.elements[j];
@@ -107,15 +106,14 @@ __device__ __forceinline__ VectorAlphas<T, A> two_alphas(A alpha, A next, int le
 // alpha[first], alpha[first + 1], ..., aligned to 16 bytes.
 template <class T, class A>
 __device__ __forceinline__ VectorAlphas<T, A> load_consecutive_alphas(const void* alpha, int64_t first) {
-  constexpr int num_vectors = sizeof(A) > sizeof(T) ? static_cast<int>(sizeof(A) / sizeof(T)) : 1;
-  constexpr int num_elements = vector_width<T> / num_vectors;
+  const uint4* vectors = reinterpret_cast<const uint4*>(static_cast<const A*>(alpha) + first);
   VectorAlphas<T, A> result;
+  if constexpr (is_paired<T, A>) {
+    result = {{vectors->x, vectors->y, vectors->z, vectors->w}};
+  } else {
 #pragma unroll
-  for (int k = 0; k < num_vectors; ++k) {
-    const uint4 vector = *reinterpret_cast<const uint4*>(static_cast<const A*>(alpha) + first + k * num_elements);
-    ElementVector<A> elements = {vector};
-#pragma unroll
-    for (int j = 0; j < num_elements; ++j) result.set(k * num_elements + j, elements.elements[j]);
+    for (int k = 0; k < vector_width<T> / vector_width<A>; ++k)
+      widen_vector<A>(vectors[k], result.of + k * vector_width<A>);
   }
   return result;
 }

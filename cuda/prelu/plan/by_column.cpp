@@ -54,10 +54,11 @@ void place_vectors(const PreluBackwardProblem& problem, ColumnForm form, ByColum
   params->last_row_vectors = end % params->row_vectors;
 }
 
-RowBlock row_block_for(const PreluBackwardProblem& problem, ColumnForm form) {
+int64_t rows_of_block(const PreluBackwardProblem& problem, ColumnForm form) {
   const auto find = [&](const auto& table) {
-    return *std::find_if(std::begin(table), std::end(table),
-                         [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; });
+    return std::find_if(std::begin(table), std::end(table),
+                        [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; })
+        ->rows;
   };
   if (form != ColumnForm::whole_channels) return find(row_blocks);
   return problem.shape.element_bytes == 2 ? find(row_blocks_of_channels_16_bit) : find(row_blocks_of_channels_32_bit);
@@ -91,31 +92,22 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
     params.first_column = problem.tensors.grid.misalignment;
   }
   params.num_rows = ceil_div(problem.num_vectors, params.row_vectors);
-  params.has_wide_rows = (params.row_vectors + wide_tile_vectors) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
+  params.has_wide_rows = (params.row_vectors + line_vectors) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
 
-  // Rows so long that each is in a page of its own go by wide tiles.
-  const bool is_long = params.row_vectors >= min_vectors_of_wide_tiles &&
-                       problem.num_bytes() >= min_bytes_of_wide_tiles && choice.rows_per_block == 0;
-  const bool wants_wide_tiles = choice.tile_vectors >= wide_tile_vectors || is_long;
   const bool is_folded = may_fold(problem);
-  const ColumnForm form = !problem.is_common() || !problem.is_aligned_alike()              ? ColumnForm::general
-                          : has_whole_channels(problem) && !is_folded && !wants_wide_tiles ? ColumnForm::whole_channels
-                                                                                           : ColumnForm::aligned;
+  const ColumnForm form = !problem.is_common() || !problem.is_aligned_alike() ? ColumnForm::general
+                          : has_whole_channels(problem) && !is_folded         ? ColumnForm::whole_channels
+                                                                              : ColumnForm::aligned;
   place_vectors(problem, form, &params);
-  const bool is_wide = form == ColumnForm::aligned && wants_wide_tiles;
-  const int64_t tile_vectors = is_wide ? wide_tile_vectors : line_vectors, tile_columns = tile_vectors * V;
-  const int64_t num_tiles = ceil_div(params.row_vectors, tile_vectors);
+  const int64_t tile_columns = line_vectors * V, num_tiles = ceil_div(params.row_vectors, line_vectors);
   const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums one column in the end
   int64_t threads = choice.max_threads > 0
                         ? std::clamp<int64_t>(std::bit_floor(static_cast<uint32_t>(choice.max_threads)), min_threads,
                                               max_prelu_threads)
                         : max_prelu_threads;
-  while (threads > min_threads && threads / 2 >= params.num_rows * tile_vectors) threads /= 2;
+  while (threads > min_threads && threads / 2 >= params.num_rows * line_vectors) threads /= 2;
 
-  const RowBlock row_block = row_block_for(problem, form);
-  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block
-                           : is_wide                 ? wide_tile_rows
-                                                     : row_block.rows;
+  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : rows_of_block(problem, form);
   int64_t num_row_blocks = ceil_div(params.num_rows, rows_per_block);
   int64_t blocks = 1;  // of a cluster
   if (form == ColumnForm::whole_channels && problem.device.capability >= 90 && problem.wants_sums()) {
@@ -129,17 +121,11 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
     num_row_blocks = round_up(num_row_blocks, blocks);
     rows_per_block = ceil_div(params.num_rows, num_row_blocks);
   }
-  params.tile_vectors = static_cast<int32_t>(tile_vectors);
   params.rows_per_block = static_cast<int32_t>(rows_per_block);
   params.log2_cluster_blocks = std::countr_zero(static_cast<uint64_t>(blocks));
-  params.step_vectors = threads / tile_vectors * params.row_vectors;
+  params.step_vectors = threads / line_vectors * params.row_vectors;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
 
-  const int64_t in_flight = choice.vectors_in_flight > 0 ? choice.vectors_in_flight : row_block.vectors_in_flight;
-  const bool is_short_cluster = blocks > 1 && problem.shape.element_bytes < by_column_bytes_of_short_clusters;
-  const int64_t vectors_in_flight = form == ColumnForm::general                    ? 1
-                                    : is_wide || is_short_cluster || in_flight > 2 ? 4
-                                                                                   : 2;
   const int64_t alpha_bytes = form == ColumnForm::whole_channels ? 0
                               : form == ColumnForm::aligned      ? problem.shape.element_bytes
                                                                  : problem.sum_bytes;
@@ -162,7 +148,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
     const Partials columns = {.num_rows = num_partials, .row_stride = period, .inner = problem.shape.inner};
     plan_reductions(problem, is_folded ? rows_last : columns, plan);
   }
-  plan->gradient = ByColumn{form, static_cast<int32_t>(vectors_in_flight), params};
+  plan->gradient = ByColumn{form, params};
   return true;
 }
 

@@ -13,7 +13,7 @@ namespace {
 // plane. So do planes shorter than a warp's vectors where has_rows_of_lines().
 constexpr int64_t min_plane_bytes = 96;
 
-// The vectors of a span: whole planes or an equal share of one, where that leaves at most half of a block idle. Then
+// The vectors of a span: whole planes or an equal share of one, if that leaves at most half of a block idle. Then
 // planes have as few partials as possible.
 int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_vectors) {
   const int64_t V = problem.vector_elements, inner = problem.shape.inner;

@@ -8,15 +8,6 @@
 namespace flowk::prelu {
 namespace {
 
-// Vectors per lane in one plane.
-constexpr int64_t max_span_vectors(int64_t element_bytes) {
-  return element_bytes >= 4 ? max_span_vectors_32_bit : max_span_vectors_16_bit;
-}
-constexpr int64_t wanted_span_vectors(int64_t element_bytes, int64_t num_bytes) {
-  return element_bytes >= 4 || num_bytes >= min_bytes_of_most_span_vectors ? max_span_vectors(element_bytes)
-                                                                           : few_span_vectors;
-}
-
 // The vectors of the longest equal share of a plane that a warp can take, if that keeps 3 of 4 lanes busy (not
 // measured); else 0.
 int64_t equal_share(int64_t plane_vectors, int64_t max_vectors) {
@@ -34,18 +25,17 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
   if (!problem.is_common() || !problem.is_aligned_alike()) return false;
   const auto [outer, channels, inner, element_bytes] = problem.shape;
   const int64_t V = problem.vector_elements, forced = problem.choice.vectors_in_flight;
-  const int64_t max_vectors = max_span_vectors(element_bytes);
+  constexpr int64_t max_vectors = max_span_vectors(true), max_in_two_planes = max_span_vectors(false);
   if (forced > max_vectors) return false;
-  int64_t vectors_per_lane = forced > 0 ? forced : wanted_span_vectors(element_bytes, problem.num_bytes());
-  while (forced == 0 && vectors_per_lane < max_vectors &&
-         outer * ceil_div(inner, vectors_per_lane * warp_lanes * V) > max_partials_of_channel)
-    vectors_per_lane *= 2;
+  const bool wants_most = element_bytes >= 4 || problem.num_bytes() >= min_bytes_of_most_span_vectors ||
+                          outer * ceil_div(inner, max_in_two_planes * warp_lanes * V) > max_partials_of_channel;
+  int64_t vectors_per_lane = forced > 0 ? forced : wants_most ? max_vectors : max_in_two_planes;
   const bool is_plane_whole_vectors = problem.is_whole() && inner % V == 0;
   int64_t span_vectors = 0;
   for (; vectors_per_lane >= 1; vectors_per_lane /= 2) {
     const int64_t max_share = vectors_per_lane * warp_lanes;
     if (is_plane_whole_vectors && (span_vectors = equal_share(inner / V, max_share)) > 0) break;
-    if (vectors_per_lane <= few_span_vectors && max_share * V <= inner) break;
+    if (vectors_per_lane <= max_in_two_planes && max_share * V <= inner) break;
     if (forced > 0) return false;
   }
   if (vectors_per_lane == 0) return false;
@@ -75,7 +65,7 @@ bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) 
     params.tensors.partials = problem.request.workspace;
     plan_reductions(problem, {.num_rows = num_rows, .row_stride = 1}, plan);
   }
-  plan->gradient = BySpan{std::max(2, static_cast<int32_t>(vectors_per_lane)), is_in_one_plane, params};
+  plan->gradient = BySpan{static_cast<int32_t>(vectors_per_lane), is_in_one_plane, params};
   return true;
 }
 

@@ -14,7 +14,7 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
   PreluBackwardProblem problem = {
       request, device, choice, shape, vector_bytes / shape.element_bytes, request.dtype == FLOWK_FLOAT64 ? 8 : 4,
       {},      0};
-  // Vectors are aligned in dx; where it is not wanted, in x.
+  // Vectors are aligned in dx, or in x if dx is not wanted.
   const void* aligned = request.dx != nullptr ? request.dx : request.x;
   BackwardTensors& tensors = problem.tensors;
   tensors.grid = vector_grid(shape, aligned);

@@ -30,7 +30,7 @@ BackwardTensors add_gradient(const BySpan& plan, TextWriter* out) {
   out->add(
       "planes of inner elements hold the vectors of a warp\n"
       "  span: %d elements per warp, up to %d vectors of 16 bytes per lane, in %s, %lld partial sums per plane\n",
-      plan.params.span_elements, plan.vectors_in_flight, plan.is_in_one_plane ? "one plane" : "up to two planes",
+      plan.params.span_elements, plan.vectors_per_lane, plan.is_in_one_plane ? "one plane" : "up to two planes",
       static_cast<Long>(plan.params.partials_per_plane));
   return plan.params.tensors;
 }
@@ -47,8 +47,8 @@ BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
   out->add(
       "planes are short, or channels are last\n"
       "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight, %s\n",
-      params.tile_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block,
-      static_cast<Long>(params.num_rows), plan.vectors_in_flight, text_of(plan.form, column_forms));
+      line_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block, static_cast<Long>(params.num_rows),
+      rows_in_flight(plan.form), text_of(plan.form, column_forms));
   return params.tensors;
 }
 BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {

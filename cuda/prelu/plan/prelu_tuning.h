@@ -6,12 +6,10 @@
 
 namespace flowk::prelu {
 
-// by_column: rows per block, and vectors that a thread loads before it uses any. A tensor takes the first row of a
-// table whose max_bytes it does not reach.
+// by_column: rows per block. A tensor takes the first row of a table whose max_bytes it does not reach.
 struct RowBlock {
   int64_t max_bytes;
   int64_t rows;
-  int64_t vectors_in_flight;
 };
 
 #include "prelu/plan/prelu_tuning.inc"

@@ -45,9 +45,9 @@ struct Reached {
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
        not_plain = false, short_last_dst = false;
   bool several_passes = false, joined_rows = false;
-  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
-       words_rotated = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
-       words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
+  bool words_by_table = false, words_with_halo = false, words_joined = false, words_rotated = false,
+       words_without_ends = false, words_past_run = false, words_short_last_src = false, words_short_last_dst = false,
+       words_joined_along_cut = false;
 
   void add(const PermutePlan& plan) {
     kernels[static_cast<int>(plan.kernel())] = true;
@@ -58,7 +58,6 @@ struct Reached {
     }
     if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
       (planes->interleaves ? interleave : deinterleave) = true;
-    words_in_large_blocks |= plan.kernel() == PermuteKernel::byte_tile && plan.launch.num_threads == tile_threads;
     std::visit([&](const auto& chosen) { add(chosen); }, plan.mechanism);
   }
   void add(const Rows&) {}
@@ -67,8 +66,6 @@ struct Reached {
   void add(const ByteTile& chosen) {
     const ByteTileParams& params = chosen.params;
     const TileParams& tile = params.tile;
-    skewed |= params.skew_mask > 0;
-    unskewed |= params.skew_mask == 0;
     words_by_table |= params.table.rank > 1;
     words_with_halo |= tile.halo > 0;
     words_joined |= params.joined_run_gap != 0 && !params.joins_src_cut;
@@ -82,7 +79,6 @@ struct Reached {
   void add(const AlignedTile& chosen) {
     add_vectors(chosen.params.tile, chosen.params.store);
     unswizzled |= chosen.params.swizzle_bits == 0;
-    (chosen.params.has_plain_rows ? plain : not_plain) = true;
     joined_rows |= chosen.params.tile.dst_rows.shift > 0;
   }
   void add(const GeneralTile& chosen) {
@@ -116,13 +112,12 @@ struct Reached {
     for (int rank = 1; rank <= 6; ++rank) CHECK(row_copy_ranks[rank]);
     CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
-    CHECK(plain && not_plain);
     CHECK(interleave && deinterleave);
     CHECK(several_passes && joined_rows);
-    CHECK(skewed && unskewed && words_by_table && words_past_run);
+    CHECK(words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
-    CHECK(words_with_halo && words_rotated && words_in_large_blocks && words_without_ends);
+    CHECK(words_with_halo && words_rotated && words_without_ends);
   }
 };
 

@@ -93,7 +93,7 @@ struct Reached {
   bool num_reductions[3] = {};
   bool forward_shift = false, backward_shift = false;
   bool spans_share_planes = false, column_form[3] = {}, one_row = false, many_periods = false, row_blocks = false;
-  bool num_partial_vectors[3] = {}, wide_tiles = false, folded = false;
+  bool num_partial_vectors[3] = {}, folded = false;
   bool span_planes[2] = {}, layouts[2][3] = {};
   bool paired_planes = false, lone_planes = false;
   bool clusters[num_prelu_backward_kernels] = {};
@@ -113,7 +113,6 @@ struct Reached {
     column_form[static_cast<int>(plan.form)] = true;
     num_partial_vectors[params.num_partial_vectors] = true;
     folded |= params.is_folded;
-    wide_tiles |= params.tile_vectors > line_vectors;
     one_row |= params.num_rows == 1 && params.first_column > 0;
     many_periods |= params.num_rows > 1 && params.num_columns > params.tensors.grid.channels;
     row_blocks |= params.num_rows > params.rows_per_block;
@@ -137,7 +136,7 @@ struct Reached {
     CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && one_row && many_periods && row_blocks);
     for (const bool reached : column_form) CHECK(reached);
-    CHECK(wide_tiles && folded);
+    CHECK(folded);
     for (const bool reached : num_partial_vectors) CHECK(reached);
     CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_channel)]);
     CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_column)]);
@@ -213,7 +212,7 @@ class CaseRun {
               "forced", true, true);
     run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_warp_column)}, "forced", true, true);
     run_backward_on_sm_90();
-    for (const int vectors_per_lane : {1, 2, 4, 8})
+    for (const int vectors_per_lane : {1, 2, 4})
       for (const int threads : {32, 128})
         run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_span),
              .max_threads = threads,
@@ -222,15 +221,9 @@ class CaseRun {
     for (const PreluBackwardKernel kernel : {PreluBackwardKernel::by_plane, PreluBackwardKernel::by_column})
       for (const int threads : {32, 96, 512})
         for (const int rows_per_block : {0, 7, 40})
-          for (const int vectors_in_flight : {2, 4, 8}) {
-            if (kernel == PreluBackwardKernel::by_plane && (rows_per_block > 0 || vectors_in_flight > 2)) continue;
-            run({.kernel = 1 + static_cast<int>(kernel),
-                 .max_threads = threads,
-                 .rows_per_block = rows_per_block,
-                 .tile_vectors = rows_per_block == 40 ? 32 : 0,
-                 .vectors_in_flight = vectors_in_flight},
+          if (kernel == PreluBackwardKernel::by_column || rows_per_block == 0)
+            run({.kernel = 1 + static_cast<int>(kernel), .max_threads = threads, .rows_per_block = rows_per_block},
                 "forced", true, true);
-          }
   }
 
  private:

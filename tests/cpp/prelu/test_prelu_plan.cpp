@@ -124,7 +124,7 @@ struct CheckGradient {
     const int64_t span_elements = plan.params.span_elements;
     CHECK(launch.num_blocks * launch.num_threads / 32 * span_elements >= num_elements());
     CHECK(span_elements <= row.inner);
-    CHECK(span_elements * bytes_of(row.dtype) <= plan.vectors_in_flight * 32 * vector_bytes);
+    CHECK(span_elements * bytes_of(row.dtype) <= plan.vectors_per_lane * 32 * vector_bytes);
     CHECK(!plan.is_in_one_plane || row.inner % span_elements == 0);
   }
   void operator()(const ByPlane& plan) const {
@@ -133,9 +133,9 @@ struct CheckGradient {
   }
   void operator()(const ByColumn& plan) const {
     const ByColumnParams& params = plan.params;
-    CHECK(params.step_vectors == launch.num_threads / params.tile_vectors * params.row_vectors);
+    CHECK(params.step_vectors == launch.num_threads / line_vectors * params.row_vectors);
     CHECK(params.row_vectors * params.num_rows >= num_vectors());
-    CHECK(launch.num_blocks * params.tile_vectors * params.rows_per_block >= num_vectors());
+    CHECK(launch.num_blocks * line_vectors * params.rows_per_block >= num_vectors());
     CHECK(launch.cluster_blocks == 1 << params.log2_cluster_blocks);
   }
   void operator()(const ByWarpColumn& plan) const {

@@ -101,6 +101,17 @@ TEST(blocks_of_a_cluster_exchange_values_in_both_orders) {
   set_host_threads("1");
 }
 
+__global__ void meet() { __syncthreads(); }
+
+TEST(a_cluster_of_few_warps_runs_after_a_block_of_many) {
+  for (const char* order : {"forward", "reverse"}) {
+    set_order(order);
+    CHECK(launch_fault(meet, {.num_blocks = 1, .num_threads = 1024}).empty());
+    check_sums<uint32_t>(2, 32);
+  }
+  set_order("forward");
+}
+
 TEST(a_cluster_that_errs_is_a_fault_and_the_next_launch_works) {
   std::vector<uint64_t> sums;
   const auto fault = [&](Mistake mistake) {

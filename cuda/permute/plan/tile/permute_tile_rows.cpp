@@ -24,8 +24,8 @@ void place_swizzled_rows(const PermuteProblem& problem, TileLayout* layout) {
   layout->span_bytes = pitch * rows.count + layout->shift_mask + 1;
 }
 
-// Source rows of other tiles, congruent for the same reason. Rows that byte_tile reads at once are an odd multiple
-// of 16 bytes apart, for few bank conflicts.
+// Source rows of other tiles. Their offsets agree with addresses for the same reason. Rows that byte_tile reads at once
+// are an odd multiple of 16 bytes apart, for few bank conflicts.
 void place_congruent_rows(const PermuteProblem& problem, TileLayout* layout) {
   const RowDims& rows = layout->src_rows;
   const int64_t run_bytes = layout->tile.src.bytes;
