@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
+from .measure import log_uniform
 from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, longs
 from .work import Work, by
 
@@ -25,6 +27,7 @@ SETS = {
     "misaligned": "elements past an aligned address",
     "broadcast": "a row, a column, a scalar",
     "transposed": "operands that lie transposed",
+    "slices": "halves of rows, as a gated unit has them",
     "small": "4 to 32 MB",
     "jit": "pyflowk.ElementwiseKernel beside the built-in operation",
 }
@@ -125,6 +128,18 @@ def _transposed() -> list[Case]:
     return cases + [_case("cast(xT)", "copy", ["f32", "f16"], (4096, 8192), None, ["T", ""])]
 
 
+def _slices() -> list[Case]:
+    generator = random.Random(7)
+    drawn = [log_uniform(generator, 64, 16384) for _ in range(8)]
+    return [
+        _case(op, op, [kind] * 3, (192 * MB // 3 // BYTES[kind] // cols, cols), None, ["left", "right", out])
+        for kind in ("f16", "bf16", "f32")
+        for op in ("add", "silu_mul")
+        for cols in (77, 257, 1000, 1023, 1024, 4096, 11008, 13824, *drawn)
+        for out in ("", "left")
+    ]
+
+
 def _small() -> list[Case]:
     table = (
         ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("mul", "f16"),
@@ -153,7 +168,7 @@ def cases_of(name: str) -> list[Case]:
         return _operations(name)
     sets: dict[str, Callable[[], list[Case]]] = {
         "anchors": _anchors, "types": _types, "casts": _casts, "misaligned": _misaligned, "broadcast": _broadcast,
-        "transposed": _transposed, "small": _small, "jit": _jit,
+        "transposed": _transposed, "slices": _slices, "small": _small, "jit": _jit,
     }  # fmt: skip
     return sets[name]()
 
@@ -174,7 +189,8 @@ def case_of_words(words: list[str]) -> Case:
 
 class ElementwiseWork(Work):
     """out = op(inputs): `shapes` holds each input's own shape, `layouts` how it lies in memory: "T" transposed, "+n"
-    n elements past an aligned address. `jit` is the same formula for pyflowk.ElementwiseKernel."""
+    n elements past an aligned address, "left" and "right" in one half of rows that are twice as long. `jit` is the same
+    formula for pyflowk.ElementwiseKernel."""
 
     op = "elementwise"
 
@@ -275,6 +291,8 @@ def _where(shape: tuple[int, ...], text: str) -> dict[str, Any]:
     if text == "T":
         rank = len(shape)
         return {"order": [*range(rank - 2), rank - 1, rank - 2]}
+    if text in ("left", "right"):
+        return {"pads": {len(shape) - 1: shape[-1]}, "lead": shape[-1] if text == "right" else 0}
     return {"lead": int(text or 0)}
 
 
