@@ -49,7 +49,7 @@ def run_case(library: ctypes.CDLL, operation: str, kinds: list[str], shape: list
 def cases() -> Iterator[tuple[str, list[str], list, list]]:
     for case in CASES:
         shape, operands = case["shape"], case["operands"]
-        for kind in KINDS if "big" not in case else ["f8"]:
+        for kind in KINDS if "big" not in case else ["f2", "f8"]:
             yield "max", [kind, kind, kind], shape, operands
             yield "less", ["?", kind, kind], shape, operands
         for source, target in COPIES:

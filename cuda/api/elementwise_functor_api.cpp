@@ -8,7 +8,6 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "elementwise/elementwise.h"
-#include "elementwise/elementwise_plan_params.h"
 #include "flowk/flowk.h"
 
 namespace flowk::api {
@@ -21,18 +20,16 @@ static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PA
 constexpr size_t launch_bytes_of_0_1 = 2096;
 static_assert(sizeof(flowk_functor_launch) == launch_bytes_of_0_1);
 
-// The layout of version 1. If a line fails, raise the version and write the new layout here.
-static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 1);
-template <int kOperands, size_t contiguous_bytes, size_t broadcast_bytes, size_t strided_bytes, size_t rows_offset,
-          size_t tile_offset>
+// The layout of version 2. If a line fails, raise the version and write the new layout here.
+static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 2);
+template <int kOperands, size_t contiguous_bytes, size_t broadcast_bytes, size_t strided_bytes>
 constexpr bool has_layout = sizeof(ContiguousElementwiseParams<kOperands>) == contiguous_bytes &&
                             sizeof(BroadcastElementwiseParams<kOperands>) == broadcast_bytes &&
-                            sizeof(StridedElementwiseParams<kOperands>) == strided_bytes &&
-                            offsetof(StridedElementwiseParams<kOperands>, rows) == rows_offset &&
-                            offsetof(StridedElementwiseParams<kOperands>, tile) == tile_offset;
-static_assert(has_layout<2, 136, 256, 1136, 128, 1032>);
-static_assert(has_layout<3, 192, 368, 1472, 184, 1336>);
-static_assert(has_layout<4, 248, 480, 1808, 240, 1640>);
+                            sizeof(StridedElementwiseParams<kOperands>) == strided_bytes;
+static_assert(has_layout<2, 136, 256, 1136>);
+static_assert(has_layout<3, 192, 368, 1480>);
+static_assert(has_layout<4, 248, 480, 1824>);
+static_assert(sizeof(ElementwiseRows) == 416 && sizeof(ElementwiseTile) == 32);
 static_assert(num_elementwise_accesses == 11 && elementwise_threads == 256);
 
 // Writes part `part` of a request to `*found`, and returns the number of parts.

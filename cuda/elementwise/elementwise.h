@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <utility>
 #include <variant>
 
 #include "core/device.h"
@@ -66,15 +68,7 @@ struct ShiftedTiles : Tiles {};  // the same at any alignment
 
 using ElementwiseMechanism = std::variant<Contiguous, Strided, Broadcast, AlignedTiles, ShiftedTiles, BroadcastRows>;
 
-// The alternatives of ElementwiseMechanism, in its order. Their values are flowk_functor_launch::kernel.
-enum class ElementwiseKernel : int32_t {
-  contiguous,
-  strided,
-  broadcast,
-  aligned_tiles,
-  shifted_tiles,
-  broadcast_rows,
-};
+// The alternatives of ElementwiseMechanism, in the order of the kernels.
 static_assert(names_mechanism<ElementwiseKernel::contiguous, Contiguous, ElementwiseMechanism>);
 static_assert(names_mechanism<ElementwiseKernel::broadcast, Broadcast, ElementwiseMechanism>);
 static_assert(names_mechanism<ElementwiseKernel::broadcast_rows, BroadcastRows, ElementwiseMechanism>);
@@ -134,6 +128,14 @@ constexpr ElementwiseArity arity_of(ElementwiseFile file) {
                                             : ElementwiseArity::binary;
 }
 
+// The parameters of a kernel of kOperands operands: the first bytes of those of its plan.
+template <int kOperands, template <int> class Params>
+Params<kOperands> params_for(const Params<max_operands>& plan) {
+  Params<kOperands> params;
+  std::memcpy(static_cast<void*>(&params), &plan, sizeof params);
+  return params;
+}
+
 struct ElementwisePlan {
   ElementwiseArity arity = ElementwiseArity::functor;
   ComputeClass compute = ComputeClass::float32;
@@ -151,6 +153,7 @@ struct ElementwisePlan {
     return std::visit([k](const auto& chosen) -> const ElementwiseOperand& { return chosen.params.operands[k]; },
                       mechanism);
   }
+  ElementwiseOperand& operand(int k) { return const_cast<ElementwiseOperand&>(std::as_const(*this).operand(k)); }
 };
 
 // Set in ElementwiseOperand::dtype of an output of floats that is converted from unsigned integers of the compute

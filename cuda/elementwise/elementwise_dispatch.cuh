@@ -9,7 +9,6 @@
 #include "elementwise/device/elementwise_functors.cuh"
 #include "elementwise/device/elementwise_types.cuh"
 #include "elementwise/elementwise.h"
-#include "elementwise/elementwise_plan_params.h"
 
 namespace flowk::elementwise {
 
@@ -49,11 +48,6 @@ Compute sign_flip_of(const ElementwisePlan& plan) {
   return plan.is_unsigned ? std::numeric_limits<Compute>::lowest() : Compute{0};
 }
 
-template <ElementwiseKernel kKernel, int kN, class Functor, class Out, class... In>
-constexpr auto* kernel_for() {
-  return elementwise_kernel<static_cast<int>(kKernel), kN, Functor, Out, In...>();
-}
-
 // The operations of an arity: kOps.
 #define FLOWK_ROW(NAME, value, name, kinds, result, num_parameters, formula) UnaryOp(FLOWK_UNARY_##NAME),
 inline constexpr UnaryOp unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
@@ -66,7 +60,7 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
 // leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers,
 // and of 16 bits, which would take registers from the light ones. float64 has heavy operations in contiguous and
-// strided only.
+// strided only. Strided has a kernel for silu_mul alone, whose inputs are halves of rows as a rule.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
@@ -84,6 +78,13 @@ Status visit_ops(int32_t op, Run run) {
       return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, light, light, heavy>());
     else
       return run(AllOps<false, light, light, medium, heavy, heaviest>());
+  } else if constexpr (kKernel == strided && !is_unary && !is_double) {
+    if (op == FLOWK_BINARY_SILU_MUL) return run(OneOp<static_cast<Op>(FLOWK_BINARY_SILU_MUL)>());
+    if constexpr (kN == 8) {
+      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, heavy, medium, heavy, heaviest>());
+    } else {
+      return run(AllOps<false, heavy, light, medium, heavy, heaviest>());
+    }
   } else if constexpr (kKernel == strided || kKernel == (is_unary ? shifted_tiles : aligned_tiles)) {
     return run(AllOps<is_double, is_double ? heaviest : heavy, light, medium, heavy, heaviest>());
   } else if constexpr (kKernel == shifted_tiles) {
@@ -133,17 +134,17 @@ Status run_instance(const ElementwisePlan& plan, const Params& params, flowk_str
       using In = std::conditional_t<converts, typename Operands::UnaryIn, Same>;
       using Out = std::conditional_t<converts, typename Operands::UnaryOut, Same>;
       const Functor functor = {plan.op, flip, parameter_of<Compute>(plan, plan.a), parameter_of<Compute>(plan, plan.b)};
-      return launch(kernel_for<kKernel, kN, Functor, Out, In>(), plan.launch, stream, params, functor);
+      return launch(elementwise_kernel<kKernel, kN, Functor, Out, In>(), plan.launch, stream, params, functor);
     });
   } else if constexpr (kArity == ElementwiseArity::binary) {
     return visit_ops<kKernel, Compute, kN, binary_ops>(plan.op, [&](auto ops) {
       using Functor = BinaryFunctor<Compute, is_narrow, decltype(ops)>;
-      return launch(kernel_for<kKernel, kN, Functor, Same, Same, Same>(), plan.launch, stream, params,
+      return launch(elementwise_kernel<kKernel, kN, Functor, Same, Same, Same>(), plan.launch, stream, params,
                     Functor{plan.op, plan.signed_operand, flip});
     });
   } else {
     using Functor = TernaryFunctor<Compute, kN>;
-    return launch(kernel_for<kKernel, kN, Functor, Same, Same, Same, Same>(), plan.launch, stream, params,
+    return launch(elementwise_kernel<kKernel, kN, Functor, Same, Same, Same, Same>(), plan.launch, stream, params,
                   Functor{plan.op, flip, parameter_of<Compute>(plan, plan.a)});
   }
 }

@@ -60,9 +60,11 @@ template <class Factory, class Out, class... In>
 status launch_part(const flowk_functor_launch& launch, flowk_stream stream, const Factory& factory) noexcept {
   status result;
   const auto try_kernel = [&](auto number) {
-    constexpr int kernel = decltype(number)::value, strided = 1, whole = pack_elements<Out, In...>;
-    constexpr int n = kernel == strided && whole > max_strided_pack_elements ? max_strided_pack_elements : whole;
-    if (launch.kernel != kernel || launch.pack_elements != n) return false;
+    constexpr auto kernel = static_cast<ElementwiseKernel>(decltype(number)::value);
+    constexpr int whole = pack_elements<Out, In...>;
+    constexpr int n =
+        kernel == ElementwiseKernel::strided && whole > max_strided_pack_elements ? max_strided_pack_elements : whole;
+    if (launch.kernel != decltype(number)::value || launch.pack_elements != n) return false;
     result =
         launch_planned(elementwise_kernel<kernel, n, Factory, Element<Out>, Element<In>...>(), launch, stream, factory);
     return true;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
+from .measure import log_uniform
 from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, extents_of, longs
 from .work import Work, by
 
@@ -25,6 +27,7 @@ SETS = {
     "misaligned": "elements past an aligned address",
     "broadcast": "a row, a column, a scalar",
     "transposed": "operands that lie transposed",
+    "slices": "halves of rows, as a gated unit has them",
     "small": "4 to 32 MB",
     "jit": "pyflowk.ElementwiseKernel, and the built-in operation",
 }
@@ -110,6 +113,16 @@ def _transposed() -> Iterator[Case]:
     yield _case("copy", "f32,f16", (4096, 8192), None, ["T", ""], "cast(xT)")
 
 
+def _slices() -> Iterator[Case]:
+    generator = random.Random(7)
+    drawn = [log_uniform(generator, 64, 16384) for _ in range(8)]
+    for kind in ("f16", "bf16", "f32"):
+        for op in ("add", "silu_mul"):
+            for cols in (77, 257, 1000, 1023, 1024, 4096, 11008, 13824, *drawn):
+                for out in ("", "left"):
+                    yield _case(op, kind, (64 * MB // BYTES[kind] // cols, cols), None, ["left", "right", out])
+
+
 def _jit() -> Iterator[Case]:
     for kind in BASIC:
         square = (4096 * 16 // BYTES[kind], 4096)
@@ -136,6 +149,7 @@ _SETS: dict[str, Callable[[], Iterable[Case]]] = {
     "misaligned": _misaligned,
     "broadcast": _broadcast,
     "transposed": _transposed,
+    "slices": _slices,
     "small": lambda: [_case(op, types, mb) for mb in (4, 8, 16, 32) for op, types in SMALL],
     "jit": _jit,
 }
@@ -161,7 +175,8 @@ def case_of_words(words: list[str]) -> Case:
 
 class ElementwiseWork(Work):
     """out = op(inputs). `shapes` are those of the inputs. `layouts` say how each input and out lie in memory: "T" is
-    transposed, "+n" starts n elements past an aligned address. `jit` is the formula for pyflowk.ElementwiseKernel."""
+    transposed, "+n" starts n elements past an aligned address, "left" and "right" are halves of rows that are twice as
+    long. `jit` is the formula for pyflowk.ElementwiseKernel."""
 
     op = "elementwise"
 
@@ -260,6 +275,8 @@ def _where(shape: tuple[int, ...], text: str) -> dict[str, Any]:
     if text == "T":
         rank = len(shape)
         return {"order": [*range(rank - 2), rank - 1, rank - 2]}
+    if text in ("left", "right"):
+        return {"pads": {len(shape) - 1: shape[-1]}, "lead": shape[-1] if text == "right" else 0}
     return {"lead": int(text or 0)}
 
 

@@ -26,7 +26,7 @@ MAX_RANK = 32
 # FLOWK_NUMBER: a flag in an input's dtype.
 NUMBER = 256
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
-FUNCTOR_PARAMS_VERSION = 1
+FUNCTOR_PARAMS_VERSION = 2
 
 
 class Status(IntEnum):

@@ -117,6 +117,7 @@ __device__ __forceinline__ void one_by_one(const Formulas& formulas, T (&out)[kN
 template <class Compute, bool kNarrow, class Ops>
 struct UnaryFunctor {
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, 8>;
+  static constexpr bool takes_any_values = true;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
   Compute sign_flip, a, b;
@@ -142,6 +143,7 @@ struct BinaryFunctor {
                                       : std::is_same_v<Compute, double> || Ops::has(BinaryOp(FLOWK_BINARY_DIV)) ? 5
                                                                                                                 : 8;
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
+  static constexpr bool takes_any_values = true;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
   int32_t op;
   int32_t signed_operand;  // if one operand is int64 and one uint64: 1 is x, 2 is y; else 0
@@ -186,6 +188,7 @@ struct BinaryFunctor {
 template <class Compute, int kPack>
 struct TernaryFunctor {
   static constexpr int resident_blocks = kPack == 16 ? 3 : 5;
+  static constexpr bool takes_any_values = true;
   static constexpr bool takes_packs_together = true;
   int32_t op;
   Compute sign_flip, a;

@@ -60,8 +60,7 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
                      plan.launch.shared_bytes);
           return chosen.tile_rows * chosen.tile_columns / plan.pack_elements / plan.launch.num_threads;
         }
-        if constexpr (requires { chosen.params.tile; })  // of broadcast_rows; strided: 0
-          return chosen.params.tile.rows_per_thread > 0 ? chosen.params.tile.rows_per_thread : 1;
+        if constexpr (requires { chosen.params.rows; }) return chosen.params.rows.packs;
       },
       plan.mechanism);
   writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements, packs_per_thread,

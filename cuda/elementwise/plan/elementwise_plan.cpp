@@ -66,45 +66,73 @@ void describe_operand(const ElementwiseRequest& request, int k, Problem* describ
   operand->is_linear = is_linear(problem, k, element_bytes);
 }
 
-void plan_strided(const Problem& problem, ElementwisePlan* plan) {
+// Adds an innermost dimension of one element.
+Problem with_single_elements(Problem problem) {
+  problem.inner = problem.shape.rank++;
+  problem.shape.extents[problem.inner] = 1;
+  for (int k = 0; k < problem.num_operands; ++k) {
+    problem.operands[k].step = int64_t{1} << problem.operands[k].element_shift;
+    problem.shape.strides[k][problem.inner] = problem.operands[k].step;
+  }
+  return problem;
+}
+
+// Distributes the packs of the rows over threads. The second pack of a thread is in another row, which is cut into
+// packs in the same way, or, if rows are few and long, in the same row.
+void describe_packs(int64_t packs_per_row, int64_t num_rows, int32_t pack_elements,
+                    StridedElementwiseParams<max_operands>* params) {
+  ElementwiseRows* const rows = &params->rows;
+  const int64_t extent = rows->dims[0].divisor, half = round_up(ceil_div(extent, 2), pack_elements);
+  int64_t items_per_row = packs_per_row, num_items = num_rows * packs_per_row;
+  if (rows->packs == 2 && 2 * half - extent <= extent / 8) {
+    rows->pack_rows = static_cast<int32_t>(half);
+    num_items = num_items / extent * half;
+  } else if (rows->packs == 2 && packs_per_row >= min_split_row_packs) {
+    items_per_row = ceil_div(packs_per_row, 2);
+    rows->pack_columns = static_cast<int32_t>(items_per_row * pack_elements);
+    num_items = num_rows * items_per_row;
+  } else {
+    rows->packs = 1;
+    rows->pack_rows = static_cast<int32_t>(extent);  // past the last row: there is no second pack
+  }
+  rows->items_per_row = Divider(static_cast<uint32_t>(items_per_row));
+  rows->num_items = static_cast<uint32_t>(num_items);
+  for (StridedOperand& operand : params->operands)
+    operand.pack_stride = rows->pack_columns * operand.step + rows->pack_rows * operand.strides[0];
+}
+
+void plan_strided(const Problem& problem, const Device& device, int32_t packs, ElementwisePlan* plan) {
+  for (int k = 0; k < problem.num_operands; ++k)
+    if (static_cast<int32_t>(problem.operands[k].step) != problem.operands[k].step)
+      return plan_strided(with_single_elements(problem), device, packs, plan);
   auto& params = plan->mechanism.emplace<Strided>().params;
   describe_rows(problem, -1, &params);
   ElementwiseOperand& out = params.operands[0];
   const int32_t pack_elements = plan->pack_elements;
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const int64_t row_elements = problem.shape.extents[problem.inner];
-  out.access = out.step == out_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
-  bool packs_start_whole = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
-  int64_t num_packs = 0;
-  if (out.is_linear) {
-    params.misalignment = misalignment_of(out.data, out.element_shift, pack_elements);
-    packs_start_whole = params.misalignment == 0 && row_elements % pack_elements == 0;
-    num_packs = ceil_div(problem.count + params.misalignment, pack_elements);
-  } else {
-    packs_start_whole = packs_start_whole || out.access == ElementwiseAccess::gather;
-    const int64_t packs_per_row = ceil_div(row_elements + (packs_start_whole ? 0 : pack_elements - 1), pack_elements);
-    params.rows.packs_per_row = Divider(static_cast<uint32_t>(packs_per_row));
-    num_packs = problem.count / row_elements * packs_per_row;
-    params.rows.num_packs = static_cast<uint32_t>(num_packs);
-  }
+  const bool is_aligned = rows_are_aligned(problem, out, 0, pack_elements * out_bytes, -1);
+  // A row that fits one pack is stored element by element if it is not aligned.
+  out.access = out.step == out_bytes && (is_aligned || row_elements > pack_elements) ? ElementwiseAccess::aligned
+                                                                                     : ElementwiseAccess::gather;
+  const bool packs_start_whole = is_aligned || out.access == ElementwiseAccess::gather;
+  const int64_t packs_per_row = ceil_div(row_elements + (packs_start_whole ? 0 : pack_elements - 1), pack_elements);
+  const int64_t num_rows = problem.count / row_elements;
+  if (packs == 0) packs = num_rows * packs_per_row <= small_problem_items(device) ? 1 : 2;
+  params.rows.packs = std::min(packs, max_packs(pack_elements, problem.num_operands - 1));
+  describe_packs(packs_per_row, num_rows, pack_elements, &params);
   for (int k = 1; k < problem.num_operands; ++k) {
     ElementwiseOperand& operand = params.operands[k];
-    const int64_t element_bytes = int64_t{1} << operand.element_shift;
-    // A linear operand follows the packs of a linear output over the ends of rows.
-    if (out.is_linear && operand.is_linear) {
-      operand.access = contiguous_access(reinterpret_cast<intptr_t>(operand.data) - params.misalignment * element_bytes,
-                                         pack_elements * element_bytes);
-    } else {
-      operand.is_linear = false;
-      operand.access = access_in_rows(problem, operand, k, pack_elements, packs_start_whole);
-    }
+    operand.access = access_in_rows(problem, operand, k, pack_elements, packs_start_whole);
+    operand.end -= int64_t{2} * pack_elements << operand.element_shift;
   }
-  plan->launch.num_blocks = ceil_div(num_packs, elementwise_threads);
+  plan->launch.num_blocks = ceil_div(params.rows.num_items, elementwise_threads);
 }
 
 // Divides the operands into packs, `packs` per thread, or 0 to let the plan choose.
+template <class Params>
 void divide_into_packs(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
-                       ContiguousElementwiseParams<max_operands>* params, ElementwisePlan* plan) {
+                       Params* params, ElementwisePlan* plan) {
   bool has_no_repeats = true;
   for (int k = 1; k < problem.num_operands; ++k) has_no_repeats &= params->operands[k].is_linear != 0;
   if (packs == 0)
@@ -153,16 +181,16 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
   return true;
 }
 
-// How a pack of 16 bytes is made from 8 bytes if each element repeats `repeat` times: ElementwisePeriod.
-void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_elements, ElementwisePeriod* period) {
+// How a pack of 16 bytes is made from 8 bytes if each element repeats `repeat` times: RepeatedOperand.
+void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_elements, RepeatedOperand* operand) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
   if (element_bytes * pack_elements != vector_bytes || elements * element_bytes > spread_bytes) return;
-  period->spread_elements = static_cast<uint32_t>(elements);
+  operand->spread_elements = static_cast<uint32_t>(elements);
   constexpr int64_t indices_per_word = 32 / spread_index_bits;
-  for (int64_t i = 0; i < indices_per_word * static_cast<int64_t>(std::size(period->spread)); ++i) {
+  for (int64_t i = 0; i < indices_per_word * static_cast<int64_t>(std::size(operand->spread)); ++i) {
     const int64_t index = i / element_bytes / repeat * element_bytes + i % element_bytes;
-    period->spread[i / indices_per_word] |= static_cast<uint32_t>(index % spread_bytes)
-                                            << (i % indices_per_word * spread_index_bits);
+    operand->spread[i / indices_per_word] |= static_cast<uint32_t>(index % spread_bytes)
+                                             << (i % indices_per_word * spread_index_bits);
   }
 }
 
@@ -171,11 +199,11 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
                     ElementwisePlan* plan) {
   const int32_t pack_elements = plan->pack_elements;
   if (problem.num_operands < 3 || !problem.operands[0].is_linear) return false;
-  ElementwiseOperand operands[max_operands];
+  BroadcastElementwiseParams<max_operands> params = {};
   int64_t repeats[max_operands] = {}, lengths[max_operands] = {};
   for (int k = 0; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = operands[k];
-    operand = problem.operands[k];
+    RepeatedOperand& operand = params.operands[k];
+    static_cast<ElementwiseOperand&>(operand) = problem.operands[k];
     if (operand.is_linear) {
       operand.step = int64_t{1} << operand.element_shift;
       continue;
@@ -186,35 +214,33 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
       operand.access = ElementwiseAccess::one_element;
     }
   }
-  auto& params = plan->mechanism.emplace<Broadcast>().params;
-  std::copy_n(operands, problem.num_operands, params.operands);
   divide_into_packs(problem, request, device, packs, &params, plan);
   for (int k = 1; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = params.operands[k];
+    RepeatedOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
-    ElementwisePeriod& period = params.periods[k];
-    period.repeat = Divider(static_cast<uint32_t>(repeats[k]));
-    period.period = Divider(static_cast<uint32_t>(lengths[k]));
-    period.head = static_cast<uint32_t>(params.head);
+    operand.repeat = Divider(static_cast<uint32_t>(repeats[k]));
+    operand.period = Divider(static_cast<uint32_t>(lengths[k]));
+    operand.head = static_cast<uint32_t>(params.head);
     if (repeats[k] > 1 || operand.step != element_bytes) {
       operand.access = ElementwiseAccess::repeated_elements;
-      if (operand.step == element_bytes) describe_spread(repeats[k], element_bytes, pack_elements, &period);
+      if (operand.step == element_bytes) describe_spread(repeats[k], element_bytes, pack_elements, &operand);
     } else if (params.head % pack_elements == 0 && lengths[k] % pack_elements == 0 &&
                contiguous_access(reinterpret_cast<intptr_t>(operand.data), pack_elements * element_bytes) ==
                    ElementwiseAccess::aligned) {
       operand.access = ElementwiseAccess::repeated_packs;
     } else if (lengths[k] * element_bytes <= max_table_bytes) {
       operand.access = ElementwiseAccess::repeated_table;
-      period.table_offset = plan->launch.shared_bytes;
-      period.table_elements =
+      operand.table_offset = plan->launch.shared_bytes;
+      operand.table_elements =
           table_elements_of(static_cast<uint32_t>(lengths[k]), static_cast<uint32_t>(pack_elements));
-      plan->launch.shared_bytes += static_cast<int32_t>(round_up(period.table_elements * element_bytes, vector_bytes));
+      plan->launch.shared_bytes += static_cast<int32_t>(round_up(operand.table_elements * element_bytes, vector_bytes));
     } else {
       operand.access = ElementwiseAccess::repeated_run;
     }
   }
   params.has_tables = plan->launch.shared_bytes > 0;
+  plan->mechanism.emplace<Broadcast>().params = params;
   return true;
 }
 
@@ -256,9 +282,8 @@ void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
   };
   const bool has_integers = plan->compute == ComputeClass::int32 || plan->compute == ComputeClass::int64;
   const int32_t compute_shift = plan->compute == ComputeClass::int32 ? 2 : 3;
-  ElementwiseOperand* const operands = std::visit([](auto& chosen) { return chosen.params.operands; }, plan->mechanism);
   for (int k = 0; k < request.shape.num_operands; ++k) {
-    ElementwiseOperand& operand = operands[k];
+    ElementwiseOperand& operand = plan->operand(k);
     if (has_integers && (k == 0 || operand.element_shift == compute_shift)) {
       operand.dtype = signed_type(operand.dtype);
       if (k == 0 && plan->is_unsigned && is_float(request.dtypes[0])) operand.dtype |= from_unsigned;
@@ -324,7 +349,7 @@ void plan_elementwise(const ElementwiseRequest& request, const Device& device, i
         (dim >= 0 && has(ElementwiseKernel::shifted_tiles) && plan_tiles(problem, dim, plan));
     if (!is_planned) {
       choose_pack(request, ElementwiseKernel::strided, plan);
-      plan_strided(problem, plan);
+      plan_strided(problem, device, packs, plan);
     }
   }
   finish_operands(request, plan);

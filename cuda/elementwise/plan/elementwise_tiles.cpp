@@ -52,34 +52,33 @@ bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
 
 // Reserves the shared memory of a staged operand of aligned tiles.
 void reserve_aligned(int k, Tiles* tiles, int32_t* shared_bytes) {
-  auto& tile = tiles->params.tile;
-  tile.pitch[k] = aligned_run_bytes(tiles->tile_rows, 1 << tiles->params.operands[k].element_shift);
-  tile.shared_offset[k] = *shared_bytes;
-  *shared_bytes += tiles->tile_columns * tile.pitch[k];
+  StridedOperand& operand = tiles->params.operands[k];
+  operand.pitch = aligned_run_bytes(tiles->tile_rows, 1 << operand.element_shift);
+  operand.shared_offset = *shared_bytes;
+  *shared_bytes += tiles->tile_columns * operand.pitch;
 }
 
 // The same for shifted tiles, whose runs share no vector. A run has the same address modulo a sector as in global
 // memory, so that a sector is read at once.
 void reserve_shifted(int k, int32_t pack_elements, Tiles* tiles, int32_t* shared_bytes) {
-  auto& tile = tiles->params.tile;
-  const ElementwiseOperand& operand = tiles->params.operands[k];
+  StridedOperand& operand = tiles->params.operands[k];
   const bool are_rows = operand.access == ElementwiseAccess::staged_rows;
-  const int32_t columns = tiles->tile_columns + tile.halo;
+  const int32_t columns = tiles->tile_columns + tiles->params.tile.halo;
   const int32_t run_bytes = (are_rows ? columns : tiles->tile_rows) << operand.element_shift;
-  const int64_t step = are_rows ? tile.row_strides[k] : operand.step;
+  const int64_t step = are_rows ? operand.row_stride : operand.step;
   const int32_t min_pitch = run_bytes + sector_bytes - 1;
-  tile.pitch[k] = min_pitch + static_cast<int32_t>((step - min_pitch) & (sector_bytes - 1));
+  operand.pitch = min_pitch + static_cast<int32_t>((step - min_pitch) & (sector_bytes - 1));
   // The packs of a row are 2^shift bytes apart, times an odd number. From a line on they have the same banks and differ
   // in the bits above, so the vector is XORed with those bits. Below a line at most 4 packs share a bank, and the XOR
   // costs more than the conflicts.
-  const int shift = __builtin_ctz(static_cast<unsigned>(tile.pitch[k] * pack_elements));
+  const int shift = __builtin_ctz(static_cast<unsigned>(operand.pitch * pack_elements));
   if (!are_rows && shift >= 7) {
-    tile.swizzle_shift[k] = shift - 4;
-    tile.swizzle_bits[k] = vector_in_line_bits;
+    operand.swizzle_shift = shift - 4;
+    operand.swizzle_bits = vector_in_line_bits;
   }
-  tile.shared_offset[k] = *shared_bytes;
+  operand.shared_offset = *shared_bytes;
   // A pack is cut from two accesses; the second may begin where the last run ends.
-  const int32_t bytes = (are_rows ? tiles->tile_rows : columns) * tile.pitch[k] + 2 * sector_bytes;
+  const int32_t bytes = (are_rows ? tiles->tile_rows : columns) * operand.pitch + 2 * sector_bytes;
   *shared_bytes += static_cast<int32_t>(round_up(bytes, line_bytes));
 }
 
@@ -94,15 +93,17 @@ bool rows_are_aligned(const Problem& problem, const ElementwiseOperand& operand,
 }
 
 void describe_rows(const Problem& problem, int except, StridedElementwiseParams<max_operands>* params) {
-  std::copy_n(problem.operands, problem.num_operands, params->operands);
-  params->count = problem.count;
-  ElementwiseRows<max_operands>* const rows = &params->rows;
+  for (int k = 0; k < problem.num_operands; ++k)
+    static_cast<ElementwiseOperand&>(params->operands[k]) = problem.operands[k];
+  ElementwiseRows* const rows = &params->rows;
   rows->row_elements = Divider(static_cast<uint32_t>(problem.shape.extents[problem.inner]));
+  const int outermost = except == 0 ? 1 : 0;
+  rows->num_dims = 1;
   for (int d = problem.inner - 1; d >= 0; --d) {
     if (d == except) continue;
-    const int at = rows->num_dims++;
+    const int at = d == outermost ? 0 : rows->num_dims++;
     rows->dims[at] = Divider(static_cast<uint32_t>(problem.shape.extents[d]));
-    for (int k = 0; k < problem.num_operands; ++k) rows->strides[at][k] = problem.shape.strides[k][d];
+    for (int k = 0; k < problem.num_operands; ++k) params->operands[k].strides[at] = problem.shape.strides[k][d];
   }
 }
 
@@ -139,36 +140,40 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   const int dim = problem.inner - 1;
   const int64_t row_elements = problem.shape.extents[problem.inner];
   if (problem.num_operands < 3 || dim < 0 || row_elements % plan->pack_elements != 0) return false;
+  const int64_t num_rows = problem.shape.extents[dim];
+  // A long row that all rows share has left the L2 cache when the next row needs it.
+  const bool has_long_rows =
+      num_rows <= max_long_rows && row_elements << problem.operands[0].element_shift >= min_long_row_bytes;
+  const int32_t rows_per_thread = has_long_rows ? static_cast<int32_t>(num_rows) : broadcast_rows_per_thread;
   bool has_shared_row = false;
   for (int k = 0; k < problem.num_operands; ++k) {
     const ElementwiseOperand& operand = problem.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     if (k > 0 && operand.step == 0) continue;
-    // broadcast is faster for an input with elements of its own in every row.
+    // Otherwise broadcast is faster for an input with elements of its own in every row.
     const bool has_own_rows = k > 0 && problem.shape.strides[k][dim] != 0;
-    if (operand.step != element_bytes || has_own_rows ||
+    if (operand.step != element_bytes || (has_own_rows && !has_long_rows) ||
         !rows_are_aligned(problem, operand, k, plan->pack_elements * element_bytes, -1))
       return false;
-    has_shared_row |= k > 0;
+    has_shared_row |= k > 0 && !has_own_rows;
   }
-  const int64_t num_rows = problem.shape.extents[dim];
   const int64_t packs_per_row = row_elements / plan->pack_elements;
-  const int64_t num_row_batches = ceil_div(num_rows, broadcast_rows_per_thread);
+  const int64_t num_row_batches = ceil_div(num_rows, rows_per_thread);
   const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_row_batches;
-  if (!has_shared_row || num_rows < broadcast_rows_per_thread || num_items < small_problem_items(device)) return false;
+  if (!has_shared_row || num_rows < rows_per_thread || num_items < small_problem_items(device)) return false;
   auto& params = plan->mechanism.emplace<BroadcastRows>().params;
   auto& tile = params.tile;
   describe_rows(problem, dim, &params);
-  params.rows.num_packs = static_cast<uint32_t>(num_items);
+  params.rows.num_items = static_cast<uint32_t>(num_items);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_row_batches));
   tile.column_elements = static_cast<uint32_t>(num_rows);
-  tile.rows_per_thread = broadcast_rows_per_thread;
+  params.rows.packs = rows_per_thread;
   for (int k = 0; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = params.operands[k];
+    StridedOperand& operand = params.operands[k];
     operand.access = operand.step == 0 ? ElementwiseAccess::one_element : ElementwiseAccess::aligned;
     operand.is_linear = false;
-    tile.row_strides[k] = problem.shape.strides[k][dim];
+    operand.row_stride = problem.shape.strides[k][dim];
   }
   plan->launch.num_blocks = ceil_div(num_items, elementwise_threads);
   return true;
@@ -194,16 +199,16 @@ bool plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
   tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_rows));
   for (int k = 0; k < problem.num_operands; ++k) {
-    ElementwiseOperand& operand = params.operands[k];
+    StridedOperand& operand = params.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     operand.is_linear = false;
-    tile.row_strides[k] = problem.shape.strides[k][dim];
-    tile.pass_strides[k] = tile.row_strides[k] * rows_per_pass;
+    operand.row_stride = problem.shape.strides[k][dim];
+    operand.pass_stride = operand.row_stride * rows_per_pass;
     operand.access = access_in_rows(problem, operand, k, plan->pack_elements, has_whole_packs);
     if (k == 0) {
       operand.access = operand.step == element_bytes ? ElementwiseAccess::aligned : ElementwiseAccess::gather;
     } else if (operand.access == ElementwiseAccess::gather && operand.step != element_bytes &&
-               tile.row_strides[k] == element_bytes) {
+               operand.row_stride == element_bytes) {
       operand.access = ElementwiseAccess::staged;
       if (is_aligned)
         reserve_aligned(k, &tiles, shared_bytes);

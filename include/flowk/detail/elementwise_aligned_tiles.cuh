@@ -30,7 +30,7 @@ __device__ __forceinline__ TilePosition<kOperands> locate_tile(const StridedElem
   TilePosition<kOperands> position;
   position.column = take_index(&index, params.tile.tiles_per_row) * columns;
   position.row = take_index(&index, params.tile.tiles_per_column) * rows;
-  locate_row(params.rows, index, position.offsets);
+  locate_row(params, index, position.offsets);
   return position;
 }
 
@@ -56,8 +56,8 @@ __device__ __forceinline__ void stage_aligned(const StridedElementwiseParams<kOp
   using Shape = ElementwiseTileShape<kN>;
   constexpr int vectors_per_run = Shape::rows * kSize / vector_bytes;
   constexpr int num_vectors = vectors_per_run * Shape::columns;
-  const ElementwiseOperand& operand = params.operands[k];
-  unsigned char* const staged = &shared<unsigned char>() + params.tile.shared_offset[k];
+  const StridedOperand& operand = params.operands[k];
+  unsigned char* const staged = &shared<unsigned char>() + operand.shared_offset;
   const unsigned char* const first =
       operand.data + position.offsets[k] + int64_t{position.row} * kSize + position.column * operand.step;
   const int row_bytes =
@@ -137,8 +137,8 @@ __global__ void __launch_bounds__(elementwise_threads,
     return has_columns && position.row + static_cast<uint32_t>(thread.row(r)) < params.tile.column_elements;
   };
   const auto locate = [&](int k, int r) {
-    return params.operands[k].data + position.offsets[k] + (position.row + thread.row(r)) * params.tile.row_strides[k] +
-           column * params.operands[k].step;
+    return params.operands[k].data + position.offsets[k] +
+           (position.row + thread.row(r)) * params.operands[k].row_stride + column * params.operands[k].step;
   };
   wait_on_dependent_grids();
   for_each_input<In...>([&](auto index, auto type) {
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(elementwise_threads,
     constexpr int k = decltype(index)::value;
     if (params.operands[k].access == ElementwiseAccess::staged)
       decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-        gather_aligned<kN, decltype(size)::value>(&shared<unsigned char>() + params.tile.shared_offset[k], thread,
+        gather_aligned<kN, decltype(size)::value>(&shared<unsigned char>() + params.operands[k].shared_offset, thread,
                                                   k - 1, packs);
       });
   });

@@ -22,18 +22,18 @@ __global__ void __launch_bounds__(
   using Work = PackWork<kN, 1, Out, In...>;
   constexpr int num_words = PackWords<kN, In...>::whole;
   uint32_t index = blockIdx.x * elementwise_threads + threadIdx.x;
-  if (index >= params.rows.num_packs) return;
+  if (index >= params.rows.num_items) return;
   const auto& tile = params.tile;
   const uint32_t column = take_index(&index, tile.tiles_per_row) * kN;
-  const uint32_t first_row = take_index(&index, tile.tiles_per_column) * static_cast<uint32_t>(tile.rows_per_thread);
+  const uint32_t first_row = take_index(&index, tile.tiles_per_column) * static_cast<uint32_t>(params.rows.packs);
   int64_t offsets[num_operands];
-  locate_row(params.rows, index, offsets);
+  locate_row(params, index, offsets);
   unsigned char* addresses[num_operands];
 #pragma unroll
   for (int k = 0; k < num_operands; ++k)
-    addresses[k] =
-        params.operands[k].data + offsets[k] + first_row * tile.row_strides[k] + column * params.operands[k].step;
-  int num_rows = static_cast<int>(::min(tile.column_elements - first_row, static_cast<uint32_t>(tile.rows_per_thread)));
+    addresses[k] = params.operands[k].data + offsets[k] + first_row * params.operands[k].row_stride +
+                   column * params.operands[k].step;
+  int num_rows = static_cast<int>(::min(tile.column_elements - first_row, static_cast<uint32_t>(params.rows.packs)));
   uint32_t words[num_inputs][num_words] = {};
   const auto load = [&](auto index_of, auto type, uint32_t* own) {
     constexpr int k = decltype(index_of)::value;
@@ -57,18 +57,18 @@ __global__ void __launch_bounds__(
     if (num_rows > 1)
       for_each_input<In...>([&](auto index_of, auto type) {
         constexpr int k = decltype(index_of)::value;
-        if (tile.row_strides[k] == 0) return;
-        addresses[k] += tile.row_strides[k];
+        if (params.operands[k].row_stride == 0) return;
+        addresses[k] += params.operands[k].row_stride;
         load(index_of, type, next[k - 1]);
       });
     uint32_t out[Work::out_words];
     Work::compute(params.operands, functor, 1, words, out);
     Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(addresses[0], out); });
     if (--num_rows == 0) return;
-    addresses[0] += tile.row_strides[0];
+    addresses[0] += params.operands[0].row_stride;
     for_each_input<In...>([&](auto index_of, auto type) {
       constexpr int k = decltype(index_of)::value;
-      if (tile.row_strides[k] == 0) return;
+      if (params.operands[k].row_stride == 0) return;
 #pragma unroll
       for (int w = 0; w < num_words; ++w) words[k - 1][w] = next[k - 1][w];
       repeat(index_of, type);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_contiguous: out[i] = functor(x[i], ...) where out is linear, and every input is linear or one element.
 // elementwise_broadcast: out[i] = functor(x[(i / repeat) % period], ...) where out is linear; an input has its repeat
-// and period (ElementwisePeriod), or is linear or one element.
+// and period (RepeatedOperand), or is linear or one element.
 //
 // functor = factory(). A thread computes up to max_packs() packs of kN elements, one per pass of the block. The
 // elements before the first and after the last whole pack have one thread each, past the threads of the packs.
@@ -13,27 +13,6 @@
 #include "flowk/detail/pdl.cuh"
 
 namespace flowk::detail {
-
-// Loads pack p into a thread's words, and stores it from there.
-template <int kPackBytes>
-__device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned char* address) {
-  if constexpr (kPackBytes >= 4) {
-    pack::load<kPackBytes>(words + p * kPackBytes / 4, address);
-  } else {
-    uint32_t loaded;
-    pack::load<kPackBytes>(&loaded, address);
-    put_short_pack<kPackBytes>(words, p, loaded);
-  }
-}
-template <int kPackBytes>
-__device__ __forceinline__ void store_from(const uint32_t* words, int p, unsigned char* address) {
-  if constexpr (kPackBytes >= 4) {
-    pack::store<kPackBytes>(address, words + p * kPackBytes / 4);
-  } else {
-    const uint32_t word = words[p * kPackBytes / 4] >> (p * kPackBytes % 4 * 8);
-    pack::store<kPackBytes>(address, &word);
-  }
-}
 
 template <int kN, int kPacks, class Params, class Factory, class Out, class... In>
 __device__ __forceinline__ void run_contiguous(const Params& params, const Factory& factory) {
@@ -49,7 +28,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
   if (has(0)) {
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
-      const ElementwiseOperand& operand = params.operands[k];
+      const auto& operand = params.operands[k];
       uint32_t* const own = words[k - 1];
       decltype(type)::type::with_size(operand, [&](auto size) {
         constexpr int bytes = decltype(size)::value;
@@ -64,8 +43,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
         } else if (is_broadcast<Params> && operand.access >= ElementwiseAccess::repeated_packs) {
           if constexpr (is_broadcast<Params>)
             if (operand.access != ElementwiseAccess::repeated_table)
-              load_repeated<kN, kPacks, bytes>(operand, params.periods[k], static_cast<uint32_t>(item), has, own,
-                                               pending[k - 1]);
+              load_repeated<kN, kPacks, bytes>(operand, static_cast<uint32_t>(item), has, own, pending[k - 1]);
         } else {  // repeated below, after all loads have started
           own[0] = operand.number[0];
           if constexpr (bytes == 8) own[1] = operand.number[1];
@@ -83,7 +61,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
   if (has(0)) {
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
-      const ElementwiseOperand& operand = params.operands[k];
+      const auto& operand = params.operands[k];
       uint32_t* const own = words[k - 1];
       if (operand.access == ElementwiseAccess::aligned) return;
       decltype(type)::type::with_size(operand, [&](auto size) {
@@ -97,7 +75,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
           pack::repeat<kN * kPacks, bytes>(own);
         } else if constexpr (is_broadcast<Params>) {
           if (operand.access == ElementwiseAccess::repeated_table)
-            load_table<kN, kPacks, bytes>(params.periods[k], static_cast<uint32_t>(item), own);
+            load_table<kN, kPacks, bytes>(operand, static_cast<uint32_t>(item), own);
           if constexpr (pack_bytes >= 4) {
 #pragma unroll
             for (int p = 0; p < kPacks; ++p)
@@ -105,7 +83,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
                 if (kPacks == 1 && operand.access == ElementwiseAccess::repeated_run)
                   pack::shift_down<pack_bytes>(own, pending[k - 1][p]);
                 else
-                  spread_repeated_elements<kN, bytes>(params.periods[k], pending[k - 1][p], own + p * pack_bytes / 4);
+                  spread_repeated_elements<kN, bytes>(operand, pending[k - 1][p], own + p * pack_bytes / 4);
               }
           }
         }
@@ -129,9 +107,9 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
     // The index of the element, from the first element of the first pack on.
     const int64_t i = edge < params.head ? edge - params.head : edge - params.head + params.num_packs * kN;
     compute_element<Factory, Out, In...>(params.operands, factory, [&](int k) {
-      const ElementwiseOperand& operand = params.operands[k];
+      const auto& operand = params.operands[k];
       if constexpr (is_broadcast<Params>) {
-        if (operand.access >= ElementwiseAccess::repeated_packs) return locate_in_period(operand, params.periods[k], i);
+        if (operand.access >= ElementwiseAccess::repeated_packs) return locate_in_period(operand, i);
       }
       return static_cast<const unsigned char*>(operand.data + i * operand.step);
     });

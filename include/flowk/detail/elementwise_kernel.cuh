@@ -12,15 +12,15 @@
 
 namespace flowk::detail {
 
-// The kernel by its number, flowk_functor_launch::kernel.
-template <int kKernel, int kN, class Factory, class Out, class... In>
+template <ElementwiseKernel kKernel, int kN, class Factory, class Out, class... In>
 constexpr auto* elementwise_kernel() {
-  if constexpr (kKernel == 0) return &elementwise_contiguous<kN, Factory, Out, In...>;
-  if constexpr (kKernel == 1) return &elementwise_strided<kN, Factory, Out, In...>;
-  if constexpr (kKernel == 2) return &elementwise_broadcast<kN, Factory, Out, In...>;
-  if constexpr (kKernel == 3) return &elementwise_aligned_tiles<kN, Factory, Out, In...>;
-  if constexpr (kKernel == 4) return &elementwise_shifted_tiles<kN, Factory, Out, In...>;
-  if constexpr (kKernel == 5) return &elementwise_broadcast_rows<kN, Factory, Out, In...>;
+  using enum ElementwiseKernel;
+  if constexpr (kKernel == contiguous) return &elementwise_contiguous<kN, Factory, Out, In...>;
+  if constexpr (kKernel == strided) return &elementwise_strided<kN, Factory, Out, In...>;
+  if constexpr (kKernel == broadcast) return &elementwise_broadcast<kN, Factory, Out, In...>;
+  if constexpr (kKernel == aligned_tiles) return &elementwise_aligned_tiles<kN, Factory, Out, In...>;
+  if constexpr (kKernel == shifted_tiles) return &elementwise_shifted_tiles<kN, Factory, Out, In...>;
+  if constexpr (kKernel == broadcast_rows) return &elementwise_broadcast_rows<kN, Factory, Out, In...>;
 }
 
 }  // namespace flowk::detail

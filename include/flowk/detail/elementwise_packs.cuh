@@ -25,6 +25,27 @@ __device__ __forceinline__ void put_short_pack(uint32_t* words, int p, uint32_t 
   words[bit / 32] = bit % 32 == 0 ? pack : words[bit / 32] | pack << (bit % 32);
 }
 
+// Loads pack p into a thread's words, and stores it from there.
+template <int kPackBytes>
+__device__ __forceinline__ void load_into(uint32_t* words, int p, const unsigned char* address) {
+  if constexpr (kPackBytes >= 4) {
+    pack::load<kPackBytes>(words + p * kPackBytes / 4, address);
+  } else {
+    uint32_t loaded;
+    pack::load<kPackBytes>(&loaded, address);
+    put_short_pack<kPackBytes>(words, p, loaded);
+  }
+}
+template <int kPackBytes>
+__device__ __forceinline__ void store_from(const uint32_t* words, int p, unsigned char* address) {
+  if constexpr (kPackBytes >= 4) {
+    pack::store<kPackBytes>(address, words + p * kPackBytes / 4);
+  } else {
+    const uint32_t word = words[p * kPackBytes / 4] >> (p * kPackBytes % 4 * 8);
+    pack::store<kPackBytes>(address, &word);
+  }
+}
+
 // Loads an aligned pack, or one element into the first word, to be repeated later.
 template <int kN, int kSize>
 __device__ __forceinline__ void load_unrepeated(const ElementwiseOperand& operand, const unsigned char* here,
@@ -112,6 +133,11 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
   Out::with_size(operands[0],
                  [&](auto size) { pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out); });
 }
+
+// Whether the functor may be called with values that are no elements of the operands. The values beside a part of a
+// pack are 0 for other functors.
+template <class Functor>
+concept TakesAnyValues = requires { requires Functor::takes_any_values; };
 
 // The blocks that an SM shall hold: 4, which leaves 64 registers per thread, or what the functor says.
 template <class Factory>

@@ -13,12 +13,22 @@ namespace flowk::detail {
 // The version of the parameters' layout and meaning. A plan of another libflowk has other parameters than a kernel that
 // was compiled with this header: flowk_functor_plan() compares. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every
 // change of a struct, an enum or a constant of this file.
-constexpr int elementwise_params_version = 1;
+constexpr int elementwise_params_version = 2;
 
 // Threads per block. Blocks that each write 4 KB once, in memory order, are as fast as a memcpy.
 constexpr int elementwise_threads = 256;
 // The most dimensions of a shape without the innermost one.
 constexpr int elementwise_max_dims = 31;
+
+// The kernels. The values are flowk_functor_launch::kernel.
+enum class ElementwiseKernel : int32_t {
+  contiguous,
+  strided,
+  broadcast,
+  aligned_tiles,
+  shifted_tiles,
+  broadcast_rows,
+};
 constexpr int num_elementwise_kernels = 6;
 
 // How a thread loads its pack of an operand, or stores it. A pack that is not whole, or that the end of a row cuts, is
@@ -51,16 +61,21 @@ struct ElementwiseOperand {
   uint32_t number[2];  // the bytes of an element that is not in memory
 };
 
-// elementwise_contiguous: every operand is linear or one element. Operand 0 is out. Whole packs are aligned in out and
-// follow one another; one thread each computes the `num_edges` elements around them, `head` before and the others
-// after.
-template <int kOperands>
-struct ContiguousElementwiseParams {
-  ElementwiseOperand operands[kOperands];
+// The whole packs of a linear out, operand 0. They are aligned in out and follow one another; one thread each computes
+// the `num_edges` elements around them, `head` before and the others after.
+struct LinearPacks {
   int64_t num_packs;
   int32_t head;
   int32_t num_edges;
   int32_t packs;  // per thread
+};
+
+// Parameters end with the operands, so that those of fewer operands are the first bytes of those of more.
+
+// elementwise_contiguous: every operand is linear or one element.
+template <int kOperands>
+struct ContiguousElementwiseParams : LinearPacks {
+  ElementwiseOperand operands[kOperands];
 };
 
 // A pack of repeated elements finds each of its bytes among spread_bytes neighbours, by an index of spread_index_bits.
@@ -70,7 +85,7 @@ constexpr int spread_load_bytes = 12;
 
 // elementwise_broadcast: out is linear, and every input is linear, one element, or repeated: element i of out takes
 // element (i / repeat) % period.
-struct ElementwisePeriod {
+struct RepeatedOperand : ElementwiseOperand {
   Divider repeat;
   Divider period;
   uint32_t head;  // elements before the first pack
@@ -83,50 +98,56 @@ struct ElementwisePeriod {
   uint32_t table_elements;
 };
 template <int kOperands>
-struct BroadcastElementwiseParams : ContiguousElementwiseParams<kOperands> {
-  ElementwisePeriod periods[kOperands];
+struct BroadcastElementwiseParams : LinearPacks {
   int32_t has_tables;
+  RepeatedOperand operands[kOperands];
 };
 
-// Rows of the innermost dimension, in C order of the others.
-template <int kOperands>
+// An operand in rows of the innermost dimension. Inputs of elementwise_strided: `begin` and `end` are the first and the
+// last address from which two accesses stay within the operand.
+struct StridedOperand : ElementwiseOperand {
+  int64_t strides[elementwise_max_dims];  // along ElementwiseRows::dims
+  // Along the dimension of a tile's rows: from row to row, and from the rows that a block computes at once to the next.
+  int64_t row_stride;
+  int64_t pass_stride;
+  int64_t pack_stride;  // elementwise_strided: from pack to pack of a thread
+  // Tiles: the operand's place in shared memory, the distance of its runs there, and the swizzle: byte offset b is
+  // stored at b ^ (b >> swizzle_shift & swizzle_bits).
+  int32_t shared_offset;
+  int32_t pitch;
+  int32_t swizzle_shift;
+  int32_t swizzle_bits;
+};
+
+// Rows in C order of the other dimensions: of all of them, or without that of a tile's rows.
 struct ElementwiseRows {
   Divider row_elements;
-  Divider packs_per_row;               // if out is not linear: the packs that a row can touch at any alignment
-  uint32_t num_packs;                  // if out is not linear: in all rows
-  int32_t num_dims;                    // without the innermost one
-  Divider dims[elementwise_max_dims];  // extents, innermost first
-  int64_t strides[elementwise_max_dims][kOperands];
+  Divider items_per_row;  // elementwise_strided: threads
+  uint32_t num_items;     // threads of all rows
+  int32_t packs;          // per thread; elementwise_broadcast_rows: of as many rows
+  // elementwise_strided: a thread's packs are this far apart, along their row or along the outermost dimension.
+  int32_t pack_columns;
+  int32_t pack_rows;
+  int32_t num_dims;                    // at least 1: without other dimensions, dimension 0 has one index
+  Divider dims[elementwise_max_dims];  // extents: the outermost dimension, then the others from the innermost on
 };
 
 // Tiles of one other dimension (rows) by the innermost one (columns). Staged inputs have their neighbours along the
 // rows: shared memory holds `halo` + columns runs of them. If the rows of out are not aligned, the packs of a row start
 // up to `halo` columns before the tile so that they are; halo + 1 is then a power of two.
-template <int kOperands>
 struct ElementwiseTile {
   int32_t halo;
   Divider tiles_per_row;     // along the innermost dimension
   Divider tiles_per_column;  // along the other one
   uint32_t column_elements;  // extent of the other dimension
-  int64_t row_strides[kOperands];
-  int32_t rows_per_thread;          // elementwise_broadcast_rows
-  int64_t pass_strides[kOperands];  // of the rows that a block computes at once
-  int32_t shared_offset[kOperands];
-  // elementwise_shifted_tiles: the distance of runs in shared memory, and the swizzle: byte offset b of an operand is
-  // stored at b ^ (b >> swizzle_shift & swizzle_bits).
-  int32_t pitch[kOperands];
-  int32_t swizzle_shift[kOperands];
-  int32_t swizzle_bits[kOperands];
 };
 
 // elementwise_strided, elementwise_broadcast_rows and both kernels of tiles.
 template <int kOperands>
 struct StridedElementwiseParams {
-  ElementwiseOperand operands[kOperands];
-  int64_t count;         // elements of out
-  int32_t misalignment;  // if out is linear: the elements that pack 0 lacks at its front so that all others are aligned
-  ElementwiseRows<kOperands> rows;
-  ElementwiseTile<kOperands> tile;
+  ElementwiseRows rows;
+  ElementwiseTile tile;
+  StridedOperand operands[kOperands];
 };
 
 // The tile of a block for packs of kN elements. A thread computes `rows_per_thread` packs. 2 are slower; 8 make
@@ -192,9 +213,9 @@ inline ElementwiseOperand linear_operand(const void* data, int64_t count, bool i
 
 // Divides `count` elements into whole packs and edges, and moves the linear operands to the first pack. `packs` is the
 // wanted number of packs per thread. Returns the number of blocks.
-template <int kOperands>
-int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs,
-                       ContiguousElementwiseParams<kOperands>* params, int num_operands = kOperands) {
+template <template <int> class Params, int kOperands>
+int64_t cut_into_packs(int64_t count, int32_t pack_elements, int32_t packs, Params<kOperands>* params,
+                       int num_operands = kOperands) {
   const int32_t misalignment =
       misalignment_of(params->operands[0].data, params->operands[0].element_shift, pack_elements);
   int64_t head = (pack_elements - misalignment) % pack_elements;

@@ -8,30 +8,28 @@
 namespace flowk::detail {
 
 template <class Params>
-constexpr bool is_broadcast = requires(Params params) { params.periods; };
+constexpr bool is_broadcast = requires(Params params) { params.has_tables; };
 
 // Element `i` of out, counted from its first pack: the index of the input's element, and which repetition it is.
 struct PeriodIndex {
   uint32_t index;
   uint32_t in_repeat;
 };
-__device__ __forceinline__ PeriodIndex index_in_period(const ElementwisePeriod& period, uint32_t i) {
+__device__ __forceinline__ PeriodIndex index_in_period(const RepeatedOperand& operand, uint32_t i) {
   PeriodIndex found;
-  uint32_t rest = i + period.head;
-  found.in_repeat = take_index(&rest, period.repeat);
-  found.index = take_index(&rest, period.period);
+  uint32_t rest = i + operand.head;
+  found.in_repeat = take_index(&rest, operand.repeat);
+  found.index = take_index(&rest, operand.period);
   return found;
 }
-__device__ __forceinline__ const unsigned char* locate_in_period(const ElementwiseOperand& operand,
-                                                                 const ElementwisePeriod& period, int64_t i) {
-  return operand.data + index_in_period(period, static_cast<uint32_t>(i)).index * operand.step;
+__device__ __forceinline__ const unsigned char* locate_in_period(const RepeatedOperand& operand, int64_t i) {
+  return operand.data + index_in_period(operand, static_cast<uint32_t>(i)).index * operand.step;
 }
 
 // A pack of a run from element `index` on, which may wrap around the end of the run. kHasRoom: `words` have room for
 // one more access; the pack is then to be moved down by the returned number of bytes.
 template <int kN, int kSize, bool kHasRoom>
-__device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                                 uint32_t index, uint32_t* words) {
+__device__ __forceinline__ int load_repeated_run(const RepeatedOperand& operand, uint32_t index, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   const unsigned char* const here = operand.data + int64_t{index} * kSize;
   if (operand.access == ElementwiseAccess::repeated_packs) {
@@ -43,7 +41,7 @@ __device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& opera
     const int shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(here)) % width);
     const uint32_t elements_before = static_cast<uint32_t>(shift) / kSize;
     const uint32_t num_elements = shift == 0 ? kN : kN + width / kSize;
-    if (index >= elements_before && index - elements_before + num_elements <= period.period.divisor) {
+    if (index >= elements_before && index - elements_before + num_elements <= operand.period.divisor) {
       if constexpr (kHasRoom) {
         pack::load_around<bytes>(words, here, shift);
         return shift;
@@ -63,7 +61,7 @@ __device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& opera
     uint32_t element[(kSize + 3) / 4];
     pack::load<kSize>(element, operand.data + int64_t{index} * kSize);
     pack::put<kSize>(words, i, element);
-    index = index + 1 == period.period.divisor ? 0 : index + 1;
+    index = index + 1 == operand.period.divisor ? 0 : index + 1;
   }
   return 0;
 }
@@ -74,14 +72,12 @@ __device__ __forceinline__ int load_repeated_run(const ElementwiseOperand& opera
 //   < 0  neighbours were loaded: -1 - 4 in_repeat - the bytes before it
 //   0    nothing is left to be done
 template <int kN, int kSize>
-__device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& operand,
-                                                      const ElementwisePeriod& period, PeriodIndex at,
-                                                      uint32_t* words) {
+__device__ __forceinline__ int load_repeated_elements(const RepeatedOperand& operand, PeriodIndex at, uint32_t* words) {
   constexpr int bytes = kN * kSize;
-  const auto next_of = [&](uint32_t i) { return i + 1 == period.period.divisor ? 0 : i + 1; };
-  if (period.repeat.divisor >= kN) {
+  const auto next_of = [&](uint32_t i) { return i + 1 == operand.period.divisor ? 0 : i + 1; };
+  if (operand.repeat.divisor >= kN) {
     pack::load<kSize>(words, operand.data + at.index * operand.step);
-    const int left = static_cast<int>(period.repeat.divisor - at.in_repeat);
+    const int left = static_cast<int>(operand.repeat.divisor - at.in_repeat);
     if (left >= kN) return kN;
     uint32_t next[(kSize + 3) / 4];
     pack::load<kSize>(next, operand.data + next_of(at.index) * operand.step);
@@ -97,7 +93,7 @@ __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& 
     const unsigned char* const first = operand.data + at.index * kSize;
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first) % 4);
     const unsigned char* const around = first - shift;
-    if (period.spread_elements != 0 && at.index + period.spread_elements <= period.period.divisor &&
+    if (operand.spread_elements != 0 && at.index + operand.spread_elements <= operand.period.divisor &&
         around >= operand.begin && operand.end - around >= spread_load_bytes) {
 #pragma unroll
       for (int w = 0; w < spread_load_bytes / 4; ++w) pack::load<4>(words + w, around + 4 * w);
@@ -111,7 +107,7 @@ __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& 
     uint32_t element[(kSize + 3) / 4];
     pack::load<kSize>(element, operand.data + at.index * operand.step);
     pack::put<kSize>(words, i, element);
-    if (++at.in_repeat == period.repeat.divisor) {
+    if (++at.in_repeat == operand.repeat.divisor) {
       at.in_repeat = 0;
       at.index = next_of(at.index);
     }
@@ -121,15 +117,15 @@ __device__ __forceinline__ int load_repeated_elements(const ElementwiseOperand& 
 
 // Byte i of the pack is byte `spread[i + in_repeat * kSize]` of the neighbours.
 template <int kSize>
-__device__ __forceinline__ void spread_neighbours(const ElementwisePeriod& period, int times, uint32_t* words) {
+__device__ __forceinline__ void spread_neighbours(const RepeatedOperand& operand, int times, uint32_t* words) {
   const uint32_t loaded = static_cast<uint32_t>(-1 - times);
   const uint32_t low = __funnelshift_r(words[0], words[1], loaded % 4 * 8);
   const uint32_t high = __funnelshift_r(words[1], words[2], loaded % 4 * 8);
   const uint32_t bits = loaded / 4 * (spread_index_bits * kSize);
   const bool is_far = bits >= 32;
-  const uint32_t middle = is_far ? period.spread[2] : period.spread[1];
-  const uint32_t first = __funnelshift_r(is_far ? period.spread[1] : period.spread[0], middle, bits % 32);
-  const uint32_t second = __funnelshift_r(middle, is_far ? period.spread[3] : period.spread[2], bits % 32);
+  const uint32_t middle = is_far ? operand.spread[2] : operand.spread[1];
+  const uint32_t first = __funnelshift_r(is_far ? operand.spread[1] : operand.spread[0], middle, bits % 32);
+  const uint32_t second = __funnelshift_r(middle, is_far ? operand.spread[3] : operand.spread[2], bits % 32);
   words[0] = __byte_perm(low, high, first);
   words[1] = __byte_perm(low, high, first >> 16);
   words[2] = __byte_perm(low, high, second);
@@ -137,10 +133,10 @@ __device__ __forceinline__ void spread_neighbours(const ElementwisePeriod& perio
 }
 
 template <int kN, int kSize>
-__device__ __forceinline__ void spread_repeated_elements(const ElementwisePeriod& period, int times, uint32_t* words) {
+__device__ __forceinline__ void spread_repeated_elements(const RepeatedOperand& operand, int times, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   if constexpr (kSize < 4 && bytes == 16) {
-    if (times < 0) return spread_neighbours<kSize>(period, times, words);
+    if (times < 0) return spread_neighbours<kSize>(operand, times, words);
   }
   if constexpr (kSize < 4) {
     // Selector 0 is byte 0 of the first element, 4 of the next one; 2-byte elements take bytes 1 and 5 as well.
@@ -168,25 +164,25 @@ __device__ __forceinline__ void spread_repeated_elements(const ElementwisePeriod
 // The packs of a thread, the first of which is pack `item`; pack p exists if has(p). `pending[p]` is the result of
 // load_repeated_elements() or load_repeated_run() for packs of whole words.
 template <int kN, int kPacks, int kSize, class Has>
-__device__ __forceinline__ void load_repeated(const ElementwiseOperand& operand, const ElementwisePeriod& period,
-                                              uint32_t item, const Has& has, uint32_t* words, int (&pending)[kPacks]) {
+__device__ __forceinline__ void load_repeated(const RepeatedOperand& operand, uint32_t item, const Has& has,
+                                              uint32_t* words, int (&pending)[kPacks]) {
   constexpr int pack_bytes = kN * kSize;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     if (!has(p)) continue;
-    const PeriodIndex first = index_in_period(period, (item + p * elementwise_threads) * kN);
+    const PeriodIndex first = index_in_period(operand, (item + p * elementwise_threads) * kN);
     const auto load = [&](uint32_t* own) {
       if (operand.access == ElementwiseAccess::repeated_elements)
-        pending[p] = load_repeated_elements<kN, kSize>(operand, period, first, own);
+        pending[p] = load_repeated_elements<kN, kSize>(operand, first, own);
       else
-        pending[p] = load_repeated_run<kN, kSize, (kPacks == 1 && pack_bytes >= 4)>(operand, period, first.index, own);
+        pending[p] = load_repeated_run<kN, kSize, (kPacks == 1 && pack_bytes >= 4)>(operand, first.index, own);
     };
     if constexpr (pack_bytes >= 4) {
       load(words + p * pack_bytes / 4);
     } else {
       uint32_t own;
       load(&own);
-      if (pending[p] != 0) spread_repeated_elements<kN, kSize>(period, pending[p], &own);
+      if (pending[p] != 0) spread_repeated_elements<kN, kSize>(operand, pending[p], &own);
       put_short_pack<pack_bytes>(words, p, own);
     }
   }
@@ -200,14 +196,14 @@ __device__ __forceinline__ void stage_tables(const Params& params) {
     if (params.operands[k].access != ElementwiseAccess::repeated_table) return;
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
       constexpr int bytes = decltype(size)::value;
-      const ElementwisePeriod& period = params.periods[k];
+      const RepeatedOperand& operand = params.operands[k];
 #pragma unroll 1
-      for (uint32_t j = threadIdx.x; j < period.table_elements; j += elementwise_threads) {
+      for (uint32_t j = threadIdx.x; j < operand.table_elements; j += elementwise_threads) {
         uint32_t rest = j;
-        const uint32_t index = take_index(&rest, period.period);
+        const uint32_t index = take_index(&rest, operand.period);
         uint32_t element[(bytes + 3) / 4];
         pack::load<bytes>(element, params.operands[k].data + index * bytes);
-        pack::store<bytes>(&shared<unsigned char>() + period.table_offset + j * bytes, element);
+        pack::store<bytes>(&shared<unsigned char>() + operand.table_offset + j * bytes, element);
       }
     });
   });
@@ -216,13 +212,13 @@ __device__ __forceinline__ void stage_tables(const Params& params) {
 // The packs of a thread from a table, cut from the words that hold them. The table is a pack and a word longer than the
 // period.
 template <int kN, int kPacks, int kSize>
-__device__ __forceinline__ void load_table(const ElementwisePeriod& period, uint32_t item, uint32_t* words) {
+__device__ __forceinline__ void load_table(const RepeatedOperand& operand, uint32_t item, uint32_t* words) {
   constexpr int bytes = kN * kSize;
   constexpr int num_words = (bytes + 3) / 4;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
-    const uint32_t offset = index_in_period(period, (item + p * elementwise_threads) * kN).index * kSize;
-    const unsigned char* const staged = &shared<unsigned char>() + period.table_offset + offset / 4 * 4;
+    const uint32_t offset = index_in_period(operand, (item + p * elementwise_threads) * kN).index * kSize;
+    const unsigned char* const staged = &shared<unsigned char>() + operand.table_offset + offset / 4 * 4;
     uint32_t own[num_words + 1];
 #pragma unroll
     for (int w = 0; w < num_words + (kSize < 4 ? 1 : 0); ++w) pack::load<4>(own + w, staged + 4 * w);

@@ -20,19 +20,18 @@ struct StagedRuns {
 };
 
 // The offset at which byte `at` of an operand's shared memory is stored.
-template <int kOperands>
-__device__ __forceinline__ int swizzled_offset(const ElementwiseTile<kOperands>& tile, int k, int at) {
-  return at ^ (at >> tile.swizzle_shift[k] & tile.swizzle_bits[k]);
+__device__ __forceinline__ int swizzled_offset(const StridedOperand& operand, int at) {
+  return at ^ (at >> operand.swizzle_shift & operand.swizzle_bits);
 }
 
 // Copies the aligned vectors that hold the runs, at most kMaxVectors of each of at most kMaxRuns. A thread keeps its
 // vector and steps from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends
 // within 16 bytes of the operand's ends.
-template <int kMaxVectors, int kMaxRuns, int kOperands, class OffsetOf>
-__device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOperands>& params, int k, bool is_inner,
-                                           const StagedRuns& runs, const OffsetOf& offset_of) {
+template <int kMaxVectors, int kMaxRuns, class OffsetOf>
+__device__ __forceinline__ void stage_runs(const StridedOperand& operand, bool is_inner, const StagedRuns& runs,
+                                           const OffsetOf& offset_of) {
   constexpr int runs_per_pass = elementwise_threads / kMaxVectors;
-  unsigned char* const staged = &shared<unsigned char>() + params.tile.shared_offset[k];
+  unsigned char* const staged = &shared<unsigned char>() + operand.shared_offset;
   const SharedAddress staged_address = shared_address(staged);
   int run = static_cast<int>(threadIdx.x / kMaxVectors);
   const uint32_t in_run = threadIdx.x % kMaxVectors * vector_bytes;
@@ -46,7 +45,7 @@ __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOpera
     const uint32_t offset = offset_of(run);
     const uint32_t in_vector = (to + offset) % vector_bytes;
     if (run < runs.num_runs && in_run < in_vector + runs.run_bytes)
-      copy(swizzled_offset(params.tile, k, static_cast<int>(to + offset - in_vector)), at + offset - in_vector);
+      copy(swizzled_offset(operand, static_cast<int>(to + offset - in_vector)), at + offset - in_vector);
     run += runs_per_pass;
     at += pass_step;
     to += pass_pitch;
@@ -57,7 +56,7 @@ __device__ __forceinline__ void stage_runs(const StridedElementwiseParams<kOpera
       visit_vector([&](int offset, const unsigned char* src) { async_copy_vector(staged_address + offset, src); });
     return;
   }
-  const unsigned char *const begin = params.operands[k].begin, *const end = params.operands[k].end;
+  const unsigned char *const begin = operand.begin, *const end = operand.end;
 #pragma unroll 1
   while (run < runs.num_runs)
     visit_vector([&](int offset, const unsigned char* src) {
@@ -74,12 +73,12 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
                                               const TilePosition<kOperands>& position, int k,
                                               const unsigned char* corner, const PhaseOf& phase_of) {
   using Shape = ElementwiseTileShape<kN>;
-  const ElementwiseOperand& operand = params.operands[k];
-  const ElementwiseTile<kOperands>& tile = params.tile;
+  const StridedOperand& operand = params.operands[k];
+  const ElementwiseTile& tile = params.tile;
   const int row_elements = static_cast<int>(params.rows.row_elements.divisor);
   const int first_column = static_cast<int>(position.column) - tile.halo;
   const int num_rows = static_cast<int>(::min(tile.column_elements - position.row, uint32_t{Shape::rows}));
-  const auto pitch = static_cast<uint32_t>(tile.pitch[k]);
+  const auto pitch = static_cast<uint32_t>(operand.pitch);
   const uint32_t lead = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes;
   // 16 elements on either side hold at least one vector.
   if (operand.access == ElementwiseAccess::staged) {
@@ -88,7 +87,7 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
     const bool is_inner =
         position.row > 0 && tile.column_elements - position.row >= static_cast<uint32_t>(Shape::rows + vector_bytes);
     stage_runs<Shape::rows * kSize / vector_bytes + 1, Shape::columns + kN - 1>(
-        params, k, is_inner,
+        operand, is_inner,
         {corner + lower * operand.step, operand.step, upper - lower, static_cast<uint32_t>(num_rows * kSize),
          lead + static_cast<uint32_t>(lower) * pitch, pitch},
         [](int) { return 0u; });
@@ -97,33 +96,33 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
     const bool is_inner = first_column >= vector_bytes &&
                           row_elements - static_cast<int>(position.column) >= Shape::columns + vector_bytes;
     stage_runs<Shape::columns * kSize / vector_bytes + 1, Shape::rows>(
-        params, k, is_inner,
-        {corner, tile.row_strides[k], num_rows, static_cast<uint32_t>(num_columns * kSize), lead, pitch},
+        operand, is_inner,
+        {corner, operand.row_stride, num_rows, static_cast<uint32_t>(num_columns * kSize), lead, pitch},
         [&](int row) { return static_cast<uint32_t>((tile.halo - phase_of(row)) * kSize); });
   }
 }
 
 // The pack of an operand that is staged as runs along the rows: its elements are `pitch` apart, from `here` on.
-template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void gather_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
-  const unsigned char* const staged = &shared<unsigned char>() + tile.shared_offset[k];
-  const int pitch = tile.pitch[k];
+template <int kN, int kSize>
+__device__ __forceinline__ void gather_pack(const StridedOperand& operand, int here, uint32_t* words) {
+  const unsigned char* const staged = &shared<unsigned char>() + operand.shared_offset;
+  const int pitch = operand.pitch;
   uint32_t elements[kN][(kSize + 3) / 4];
-  if (tile.swizzle_bits[k] == 0) {
+  if (operand.swizzle_bits == 0) {
 #pragma unroll
     for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + (here + i * pitch));
   } else {
 #pragma unroll
-    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + swizzled_offset(tile, k, here + i * pitch));
+    for (int i = 0; i < kN; ++i) pack::load<kSize>(elements[i], staged + swizzled_offset(operand, here + i * pitch));
   }
   pack::join<kN, kSize>(elements, words);
 }
 
 // The pack of an operand that is staged by rows: neighbours at any address.
-template <int kN, int kSize, int kOperands>
-__device__ __forceinline__ void cut_pack(const ElementwiseTile<kOperands>& tile, int k, int here, uint32_t* words) {
+template <int kN, int kSize>
+__device__ __forceinline__ void cut_pack(const StridedOperand& operand, int here, uint32_t* words) {
   constexpr int bytes = kN * kSize;
-  const unsigned char* const at = &shared<unsigned char>() + (tile.shared_offset[k] + here);
+  const unsigned char* const at = &shared<unsigned char>() + (operand.shared_offset + here);
   const int shift = here % pack::access_bytes<bytes>;
   if (shift == 0) return pack::load<bytes>(words, at);
   if constexpr (bytes >= 4) {
@@ -147,8 +146,8 @@ __global__ void __launch_bounds__(
   constexpr int num_inputs = num_operands - 1;
   using Shape = ElementwiseTileShape<kN>;
   using Work = PackWork<kN, 1, Out, In...>;
-  const ElementwiseTile<num_operands>& tile = params.tile;
-  const ElementwiseOperand& out = params.operands[0];
+  const ElementwiseTile& tile = params.tile;
+  const StridedOperand& out = params.operands[0];
   const TilePosition<num_operands> position = locate_tile(params, blockIdx.x, Shape::rows, Shape::columns);
   const TileThread<kN> thread;
   const int num_rows = static_cast<int>(::min(tile.column_elements - position.row, uint32_t{Shape::rows}));
@@ -159,13 +158,13 @@ __global__ void __launch_bounds__(
   uintptr_t addresses[num_operands] = {};
   wait_on_dependent_grids();
   const auto find_corner = [&](int k) {
-    return params.operands[k].data + position.offsets[k] + position.row * tile.row_strides[k] +
+    return params.operands[k].data + position.offsets[k] + position.row * params.operands[k].row_stride +
            (tile_column - tile.halo) * params.operands[k].step;
   };
   const int in_row = thread.pack * kN + tile.halo;
   const auto find_here = [&](int k, const unsigned char* corner) {
-    addresses[k] =
-        reinterpret_cast<uintptr_t>(corner + thread.word * tile.row_strides[k] + in_row * params.operands[k].step);
+    addresses[k] = reinterpret_cast<uintptr_t>(corner + thread.word * params.operands[k].row_stride +
+                                               in_row * params.operands[k].step);
   };
   const unsigned char* const out_corner = find_corner(0);
   find_here(0, out_corner);
@@ -174,18 +173,18 @@ __global__ void __launch_bounds__(
   const auto out_address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out_corner)) +
                            (static_cast<uint32_t>(tile.halo) << out.element_shift);
   const auto phase_of = [&](int row) {
-    const uint32_t element = out_address + static_cast<uint32_t>(row) * static_cast<uint32_t>(tile.row_strides[0]);
+    const uint32_t element = out_address + static_cast<uint32_t>(row) * static_cast<uint32_t>(out.row_stride);
     return static_cast<int>(element >> out.element_shift) & tile.halo;
   };
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
-    const ElementwiseOperand& operand = params.operands[k];
+    const StridedOperand& operand = params.operands[k];
     const unsigned char* const corner = find_corner(k);
     const auto lead = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes);
     if (operand.access == ElementwiseAccess::staged)
-      staged_offsets[k] = lead + in_row * tile.pitch[k] + (thread.word << operand.element_shift);
+      staged_offsets[k] = lead + in_row * operand.pitch + (thread.word << operand.element_shift);
     else if (operand.access == ElementwiseAccess::staged_rows)
-      staged_offsets[k] = lead + thread.word * tile.pitch[k] + (in_row << operand.element_shift);
+      staged_offsets[k] = lead + thread.word * operand.pitch + (in_row << operand.element_shift);
     else
       return find_here(k, corner);
     decltype(type)::type::with_size(
@@ -202,22 +201,22 @@ __global__ void __launch_bounds__(
     uint32_t words[num_inputs][PackWords<kN, In...>::whole];
     for_each_input<In...>([&](auto index, auto type) {
       constexpr int k = decltype(index)::value;
-      const ElementwiseOperand& operand = params.operands[k];
+      const StridedOperand& operand = params.operands[k];
       decltype(type)::type::with_size(operand, [&](auto size) {
         constexpr int bytes = decltype(size)::value;
         uint32_t* const own = words[k - 1];
         if (operand.access == ElementwiseAccess::staged) {
-          gather_pack<kN, bytes>(tile, k, staged_offsets[k] - phase * tile.pitch[k], own);
+          gather_pack<kN, bytes>(operand, staged_offsets[k] - phase * operand.pitch, own);
           staged_offsets[k] += Shape::rows_per_pass * bytes;
           return;
         }
         if (operand.access == ElementwiseAccess::staged_rows) {
-          cut_pack<kN, bytes>(tile, k, staged_offsets[k] - phase * bytes, own);
-          staged_offsets[k] += Shape::rows_per_pass * tile.pitch[k];
+          cut_pack<kN, bytes>(operand, staged_offsets[k] - phase * bytes, own);
+          staged_offsets[k] += Shape::rows_per_pass * operand.pitch;
           return;
         }
         const unsigned char* at = global_pointer(addresses[k]);
-        addresses[k] += static_cast<uintptr_t>(tile.pass_strides[k]);
+        addresses[k] += static_cast<uintptr_t>(operand.pass_stride);
         if (operand.access != ElementwiseAccess::gather) return load_whole_pack<kN, bytes>(operand, at, own);
         uint32_t elements[kN][(bytes + 3) / 4] = {};
         at -= phase * operand.step;
@@ -241,7 +240,7 @@ __global__ void __launch_bounds__(
         if (has(i)) pack::store<bytes>(at, element);
       }
     });
-    addresses[0] += static_cast<uintptr_t>(tile.pass_strides[0]);
+    addresses[0] += static_cast<uintptr_t>(out.pass_stride);
   }
 }
 

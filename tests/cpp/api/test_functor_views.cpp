@@ -77,6 +77,19 @@ void check_axpy(Matrix out, Matrix x, Matrix y) {
   kernels_run.insert(launch.kernel);
 }
 
+// A table of four elements: what a functor is called with is an element of x, or 0.
+struct LookUp {
+  const uint8_t* table;
+  __device__ uint8_t operator()(uint8_t x) const { return table[x]; }
+};
+TEST(what_lies_between_rows_does_not_reach_the_functor) {
+  const std::vector<uint8_t> table = {7, 6, 5, 4};
+  std::vector<uint8_t> x(9 * 42, 255), out(9 * 21);
+  for (size_t i = 0; i < out.size(); ++i) x[i / 21 * 42 + i % 21] = static_cast<uint8_t>(i % 4);
+  flowk::transform(LookUp{table.data()}, nullptr, view{out.data(), {9, 21}}, view{x.data(), {9, 21}, {42, 1}});
+  for (size_t i = 0; i < out.size(); ++i) CHECK(out[i] == 7 - i % 4);
+}
+
 TEST(every_kernel_is_right) {
   check_axpy({9, 13, 13, 1}, {9, 13, 13, 1}, {9, 13, 13, 1});
   check_axpy({9, 13, 13, 1}, {9, 13, 13, 1}, {1, 13, 0, 1});

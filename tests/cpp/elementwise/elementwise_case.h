@@ -58,7 +58,7 @@ const Params* params_of(const flowk::elementwise::ElementwisePlan& plan) {
       plan.mechanism);
 }
 inline const auto* linear(const flowk::elementwise::ElementwisePlan& plan) {
-  return params_of<flowk::detail::ContiguousElementwiseParams<flowk::elementwise::max_operands>>(plan);
+  return params_of<flowk::detail::LinearPacks>(plan);
 }
 inline const auto* strided(const flowk::elementwise::ElementwisePlan& plan) {
   return params_of<flowk::detail::StridedElementwiseParams<flowk::elementwise::max_operands>>(plan);

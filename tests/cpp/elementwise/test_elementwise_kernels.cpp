@@ -24,8 +24,8 @@ constexpr flowk_dtype all_dtypes[] = {FLOWK_BOOL,    FLOWK_INT8,        FLOWK_IN
 struct Reached {
   bool kernels[num_elementwise_kernels] = {};
   bool accesses[num_elementwise_accesses] = {};
-  bool head = false, lead = false, no_packs = false, rows_with_gaps = false, shifted_rows = false,
-       rows_shorter_than_packs = false, gathered_out = false;
+  bool head = false, cut_packs = false, two_packs_of_a_row = false, packs_of_two_rows = false, no_packs = false,
+       rows_with_gaps = false, shifted_rows = false, rows_shorter_than_packs = false, gathered_out = false;
   bool two_packs_a_thread = false, swizzled_tile = false, plain_tile = false, two_staged = false, pack_of[17] = {};
 };
 Reached reached;
@@ -46,17 +46,19 @@ void note(const ElementwisePlan& plan, int num_operands) {
     reached.accesses[static_cast<int>(access)] = true;
     num_staged += access == ElementwiseAccess::staged;
     if (access == ElementwiseAccess::staged && tiles != nullptr)
-      (tiles->params.tile.swizzle_bits[k] != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
-    reached.shifted_rows |=
-        k > 0 && rows != nullptr && access == ElementwiseAccess::shifted && !plan.operand(k).is_linear;
+      (tiles->params.operands[k].swizzle_bits != 0 ? reached.swizzled_tile : reached.plain_tile) = true;
+    reached.shifted_rows |= k > 0 && rows != nullptr && access == ElementwiseAccess::shifted;
   }
   reached.two_staged |= num_staged == 2;
   if (rows != nullptr) {
-    reached.lead |= rows->params.misalignment != 0;
+    const auto& of = rows->params.rows;
+    reached.cut_packs |= plan.operand(0).access == ElementwiseAccess::aligned &&
+                         of.row_elements.divisor % static_cast<uint32_t>(plan.pack_elements) != 0;
+    reached.two_packs_of_a_row |= of.packs == 2 && of.pack_columns > 0;
+    reached.packs_of_two_rows |= of.packs == 2 && of.pack_rows > 0;
     reached.gathered_out |= plan.operand(0).access == ElementwiseAccess::gather;
     reached.rows_with_gaps |= !plan.operand(0).is_linear;
-    reached.rows_shorter_than_packs |=
-        rows->params.rows.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);
+    reached.rows_shorter_than_packs |= of.row_elements.divisor < static_cast<uint32_t>(plan.pack_elements);
   }
 }
 
@@ -352,7 +354,9 @@ TEST(every_row_is_right_in_every_type_and_every_mechanism_is_reached) {
   for (int access = 0; access < num_elementwise_accesses; ++access)
     CHECK(reached.accesses[access] || access == static_cast<int>(ElementwiseAccess::number));
   for (const int pack : {2, 4, 8, 16}) CHECK(reached.pack_of[pack]);
-  CHECK(reached.lead);
+  CHECK(reached.cut_packs);
+  CHECK(reached.two_packs_of_a_row);
+  CHECK(reached.packs_of_two_rows);
   CHECK(reached.rows_with_gaps);
   CHECK(reached.shifted_rows);
   CHECK(reached.rows_shorter_than_packs);

@@ -31,8 +31,8 @@ ElementwisePlan plan_of(const ElementwiseCase& row, ElementwiseRequest* request_
 }
 
 // Of input 2.
-const ElementwisePeriod& period_of(const ElementwisePlan& plan) {
-  return std::get<Broadcast>(plan.mechanism).params.periods[2];
+const RepeatedOperand& period_of(const ElementwisePlan& plan) {
+  return std::get<Broadcast>(plan.mechanism).params.operands[2];
 }
 
 const Tiles& tiles_of(const ElementwisePlan& plan) {
@@ -137,7 +137,7 @@ TEST(rows_that_share_all_inputs_are_broadcast_rows) {
   const ElementwisePlan outer = plan_of(add(FLOWK_FLOAT32, shape, {{}, {{}, {1, 0}}, {{}, {0, 1}}}));
   CHECK(outer.kernel() == ElementwiseKernel::broadcast_rows);
   CHECK(outer.operand(1).access == one_element && outer.operand(2).access == aligned);
-  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && strided(outer)->tile.rows_per_thread == 8);
+  CHECK(outer.launch.num_blocks == 8192 / 8 * 1024 / 256 && strided(outer)->rows.packs == 8);
   // What has elements of its own in every row is as fast by periods; rows that are cut have no column of packs.
   const ElementwisePlan row = plan_of(add(FLOWK_FLOAT32, shape, {{}, {}, {{}, {0, 1}}}));
   CHECK(row.kernel() == ElementwiseKernel::broadcast);
@@ -147,15 +147,61 @@ TEST(rows_that_share_all_inputs_are_broadcast_rows) {
   CHECK(small.kernel() == ElementwiseKernel::broadcast);
 }
 
+TEST(a_row_that_leaves_the_cache_is_loaded_once_for_few_rows) {
+  const auto kernel_of_rows = [](int64_t rows, int64_t columns) {
+    return plan_of(add(FLOWK_FLOAT32, {rows, columns}, {{}, {}, {{}, {0, 1}}})).kernel();
+  };
+  CHECK(kernel_of_rows(3, 1 << 22) == ElementwiseKernel::broadcast_rows);
+  CHECK(kernel_of_rows(8, 1 << 22) == ElementwiseKernel::broadcast);
+  CHECK(kernel_of_rows(3, 1 << 20) == ElementwiseKernel::broadcast);
+  CHECK(kernel_of_rows(3, (1 << 22) + 1) == ElementwiseKernel::broadcast);
+}
+
 TEST(outputs_with_gaps_have_packs_of_their_own_in_every_row) {
   const ElementwisePlan whole = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {80, 1}}, {}, {}}));
-  CHECK(strided(whole)->rows.packs_per_row.divisor == 16 && strided(whole)->rows.num_packs == 160);
+  CHECK(strided(whole)->rows.items_per_row.divisor == 16 && strided(whole)->rows.num_items == 160);
   CHECK(whole.operand(1).access == aligned);
   const ElementwisePlan cut = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {81, 1}}, {}, {}}));
-  CHECK(strided(cut)->rows.packs_per_row.divisor == 17);
+  CHECK(strided(cut)->rows.items_per_row.divisor == 17);
   CHECK(cut.operand(1).access == shifted);
   const ElementwisePlan apart = plan_of(add(FLOWK_FLOAT32, {10, 64}, {{{}, {128, 2}}, {}, {}}));
   CHECK(apart.operand(0).access == gather && apart.operand(1).access == aligned);
+}
+
+TEST(a_thread_computes_packs_of_two_rows_or_two_of_a_long_row) {
+  const auto plan_halves = [](int64_t rows, int64_t columns, int64_t out_stride) {
+    const std::vector<int64_t> halves = {2 * columns, 1};
+    return plan_of(add(FLOWK_FLOAT16, {rows, columns}, {{{}, {out_stride, 1}}, {{}, halves}, {{}, halves, columns}}));
+  };
+  const ElementwisePlan aligned_rows = plan_halves(8192, 1024, 1024);
+  const auto& rows = strided(aligned_rows)->rows;
+  CHECK(aligned_rows.kernel() == ElementwiseKernel::strided && rows.packs == 2);
+  CHECK(rows.items_per_row.divisor == 128 && rows.num_items == 4096 * 128 && aligned_rows.launch.num_blocks == 2048);
+  CHECK(rows.pack_columns == 0 && rows.pack_rows == 4096);
+  CHECK(strided(aligned_rows)->operands[1].pack_stride == 4096 * 4096);
+  for (int k = 0; k < 3; ++k) CHECK(aligned_rows.operand(k).access == aligned);
+  // Packs at any alignment: one more per row.
+  const ElementwisePlan odd = plan_halves(8192, 1023, 1023);
+  CHECK(strided(odd)->rows.items_per_row.divisor == 129 && odd.operand(0).access == aligned);
+  CHECK(odd.operand(1).access == shifted && odd.operand(2).access == shifted);
+  // The rows of a thread's packs are a multiple of 8 apart, so that both are aligned alike.
+  const ElementwisePlan short_rows = plan_halves(100003, 77, 77);
+  const auto& of = strided(short_rows)->rows;
+  CHECK(of.packs == 2 && of.items_per_row.divisor == 11 && of.pack_columns == 0);
+  CHECK(of.pack_rows == 50008 && of.num_items == 50008 * 11 &&
+        strided(short_rows)->operands[1].pack_stride == 50008 * 308);
+  const ElementwisePlan few = plan_halves(3, 1 << 20, 1 << 20);
+  CHECK(strided(few)->rows.packs == 2 && strided(few)->rows.items_per_row.divisor == 1 << 16);
+  CHECK(strided(few)->rows.pack_columns == 1 << 19 && strided(few)->rows.pack_rows == 0);
+  const ElementwisePlan small = plan_halves(100, 77, 77);
+  CHECK(strided(small)->rows.packs == 1 && strided(small)->rows.pack_rows == 100);
+}
+
+TEST(steps_past_32_bits_are_a_dimension_of_their_own) {
+  const int64_t far = int64_t{1} << 31;
+  const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {3, 4}, {{{}, {far / 2, far * 2}}, {}, {}}));
+  CHECK(plan.kernel() == ElementwiseKernel::strided && strided(plan)->rows.row_elements.divisor == 1);
+  CHECK(strided(plan)->rows.num_items == 12 && strided(plan)->rows.num_dims == 2);
 }
 
 TEST(a_transposed_operand_is_staged) {
@@ -165,14 +211,14 @@ TEST(a_transposed_operand_is_staged) {
   CHECK(plan.operand(2).access == staged);
   CHECK(tiles_of(plan).tile_rows == 64 && tiles_of(plan).tile_columns == 64);
   CHECK(plan.launch.num_blocks == 16 * 32);
-  CHECK(strided(plan)->tile.pitch[2] == 256 && plan.launch.shared_bytes == 64 * 256);
+  CHECK(strided(plan)->operands[2].pitch == 256 && plan.launch.shared_bytes == 64 * 256);
   const ElementwisePlan odd = plan_of(add(FLOWK_FLOAT32, {1023, 2048}, {{}, {}, {{}, {1, 1023}}}));
   CHECK(odd.kernel() == ElementwiseKernel::shifted_tiles && tiles_of(odd).tile_rows == 64);
   CHECK(odd.operand(1).access == staged_rows && odd.operand(2).access == staged);
   // Runs of 64 elements, 1023 apart, and rows of 64, a multiple of a pack apart, stand as in memory modulo 32.
-  CHECK(strided(odd)->tile.pitch[2] >= 256 + 31 && (strided(odd)->tile.pitch[2] - 1023 * 4) % 32 == 0);
-  CHECK(strided(odd)->tile.pitch[1] >= 256 + 31 && strided(odd)->tile.pitch[1] % 32 == 0);
-  CHECK(strided(odd)->tile.swizzle_bits[2] == 0 && strided(odd)->tile.halo == 0);
+  CHECK(strided(odd)->operands[2].pitch >= 256 + 31 && (strided(odd)->operands[2].pitch - 1023 * 4) % 32 == 0);
+  CHECK(strided(odd)->operands[1].pitch >= 256 + 31 && strided(odd)->operands[1].pitch % 32 == 0);
+  CHECK(strided(odd)->operands[2].swizzle_bits == 0 && strided(odd)->tile.halo == 0);
   const ElementwisePlan bytes = plan_of(add(FLOWK_UINT8, {1024, 2048}, {{}, {}, {{}, {1, 1024}}}));
   CHECK(bytes.kernel() == ElementwiseKernel::aligned_tiles && bytes.pack_elements == 16);
   CHECK(tiles_of(bytes).tile_rows == 128 && tiles_of(bytes).tile_columns == 128);

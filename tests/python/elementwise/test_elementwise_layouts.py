@@ -61,7 +61,8 @@ def test_every_layout_is_right_in_every_type(arrays: Any, thread_order: str, cas
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table() -> None:
-    header = (ROOT / "cuda/elementwise/elementwise.h").read_text().partition("enum class ElementwiseKernel")[2]
+    params = ROOT / "include/flowk/detail/elementwise_params.h"
+    header = params.read_text().partition("enum class ElementwiseKernel")[2]
     kernels = [line.split(",")[0].strip() for line in header.partition("{\n")[2].partition("}")[0].splitlines()]
     assert {case["mechanism"] for case in CASES} == set(kernels) - {""}
 
