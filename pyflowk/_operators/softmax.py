@@ -7,8 +7,8 @@ from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, boolean, integer, number
-from .._calls import roads
-from .._calls.roads import Road
+from .._calls import call_path
+from .._calls.call_path import CallPath
 from .._copies import on_copies
 from .._native.abi import DType
 from .._pipeline import Operation, Request, require_arrays
@@ -107,7 +107,7 @@ def masked_softmax(
     """
     if others:
         raise other_name(next(iter(others)))
-    return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
+    return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
         x, mask, lengths, bias, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
@@ -162,7 +162,7 @@ def masked_softmax_backward(
     ValueError, TypeError, FlowkError, FlowkValueError
         As `masked_softmax`.
     """
-    return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
+    return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
         dy, y, lengths, side, causal, causal_offset, window, dtype, scale, log, out, stream
     )
 
@@ -189,7 +189,9 @@ def softmax(
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
     """
-    return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, axis, dim, dtype, out, stream)
+    return (_SOFTMAX_PATH.call if call_path.is_compiling() else _SOFTMAX_PATH.cached_call)(
+        x, axis, dim, dtype, out, stream
+    )
 
 
 def log_softmax(
@@ -208,7 +210,7 @@ def log_softmax(
     x, axis, dim, dtype, out, stream : optional
         As in `softmax`.
     """
-    return (_LOG_ROAD.call if roads.is_compiling() else _LOG_ROAD.enter)(x, axis, dim, dtype, out, stream)
+    return (_LOG_PATH.call if call_path.is_compiling() else _LOG_PATH.cached_call)(x, axis, dim, dtype, out, stream)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ _MASKED_SOFTMAX = Operation(("x", "mask", "lengths", "bias"), _plan_forward, par
 _BACKWARD = Operation(("dy", "y"), _plan_backward, parameters=("scale",), operator="softmax_backward")
 _MASKED_BACKWARD = Operation(("dy", "y", "lengths"), _plan_backward, parameters=("scale",), operator="softmax_backward")
 _OPTIONS = " side= causal= causal_offset= window= dtype= scale~ log="
-_FORWARD_ROAD = Road("x mask lengths bias" + _OPTIONS, _masked_softmax)
-_BACKWARD_ROAD = Road("dy y lengths" + _OPTIONS, _masked_softmax_backward)
-_SOFTMAX_ROAD = Road("x axis= dim= dtype=", _softmax)
-_LOG_ROAD = Road("x axis= dim= dtype=", _log_softmax)
+_FORWARD_PATH = CallPath("x mask lengths bias" + _OPTIONS, _masked_softmax)
+_BACKWARD_PATH = CallPath("dy y lengths" + _OPTIONS, _masked_softmax_backward)
+_SOFTMAX_PATH = CallPath("x axis= dim= dtype=", _softmax)
+_LOG_PATH = CallPath("x axis= dim= dtype=", _log_softmax)
