@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import pyflowk
-from pyflowk._calls.roads import bind_call
+from pyflowk._calls.call_path import bind_call
 from pyflowk._program import arguments_of
 
 NUM_CALLS = 4000
@@ -216,6 +216,16 @@ def cupy_rows() -> Iterator[Row | Absent]:
         return Row(name, "CuPy", theirs, ours, "0.80", cupy.cuda.runtime.deviceSynchronize, check)
 
     yield row("CuPy: permute out=", lambda: pyflowk.permute(x, (1, 0), out=out), cupy.asnumpy)
+    y, same = cupy.random.rand(ROWS, COLS, dtype=cupy.float32), cupy.empty_like(x)
+    formula = ("T x, T y, float32 a", "T z", "z = a * x * y", "scaled_product")
+    their_kernel, kernel = cupy.ElementwiseKernel(*formula), pyflowk.ElementwiseKernel(*formula)
+    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "permute": (lambda: cupy.ascontiguousarray(x.transpose(1, 0)), lambda: pyflowk.permute(x, (1, 0))),
+        "add": (lambda: cupy.add(x, y), lambda: pyflowk.add(x, y)),
+        "ElementwiseKernel out=": (lambda: their_kernel(x, y, 0.5, same), lambda: kernel(x, y, 0.5, out=same)),
+    }
+    for name, (of_cupy, of_flowk) in pairs.items():
+        yield row(f"CuPy: {name}", of_flowk, cupy.asnumpy)._replace(theirs=of_cupy, to_reach="1.0")
     host = cupy.asnumpy(x)
     own, own_out = pyflowk.asarray(host), pyflowk.empty((COLS, ROWS), "float32")
     yield row(

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from ._arguments import shown
-from ._calls.roads import bind_call
+from ._calls.call_path import bind_call
 
 _package: Any = import_module(__package__)
 _OPERATORS = sorted(

@@ -112,10 +112,7 @@ class Bound(NamedTuple):
                 results[index], outputs[index] = new_array(*self._like(buffer), buffer, device, stream)
         temps = [temporary(source, x, size, device, stream) for size in program.temps] if program.temps else ()
         memory = Memory(operands, outputs, [address for _, address in temps] if temps else ())
-        if program.launch is None:
-            run(program, library, memory, stream)
-        else:
-            program.launch(program, library, memory, device, stream)
+        run(program, library, memory, stream)
         del temps  # freed in the stream's order, after the work
         for after in afters:
             after(stream)

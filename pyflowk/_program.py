@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call does, as plain data: the C functions that it calls, and where their arguments come from.
+"""What a call does, as plain data: the C functions that it calls, and the sources of their arguments.
 
 A `Program` depends on the shapes, strides and dtypes of a call's arrays, on the types of its numbers and on its
 options. It is made once, cached, and run on addresses and numbers. In the arguments of a step an `Arg` names one of
@@ -12,9 +12,9 @@ options. It is made once, cached, and run on addresses and numbers. In the argum
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_int, c_void_p
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ._elementwise.promotion import number_bytes, parameter_value
 from ._elementwise.resolution import within_bounds
@@ -28,12 +28,13 @@ INPUT, OUTPUT, TEMP = range(3)  # the index of an operand, output or temporary, 
 INPUTS, OUTPUTS = range(3, 5)  # a count: an array of the addresses of that many operands or outputs is passed
 NUMBER, NUMBER_BYTES, OP = range(5, 8)  # a Number: passed by value, by address as an element; the operation on it
 MASK = 8  # a Mask
+MEMBER = 9  # a Number: passed as the 8 bytes of a member of a functor
 
 _TEXT_BYTES = 4096
 
 
 class Arg(NamedTuple):
-    """An argument that each call has another of."""
+    """An argument that differs from call to call."""
 
     kind: int
     value: Any
@@ -45,7 +46,7 @@ class Number(NamedTuple):
     at        its index in the operands
     code      the type that it is rounded to
     name      its parameter, for errors
-    compared  the comparison of integers in which it stands: with a number that the type does not hold, another one
+    compared  None, or the comparison of integers that it is in: a number that the type does not hold changes it
     """
 
     at: int
@@ -61,14 +62,25 @@ class Mask(NamedTuple):
     arrays: dict[str, Arg]
 
 
+class Kernels(Protocol):
+    """Kernels that are compiled at run time (_elementwise/kernel.py)."""
+
+    def table(self, device: int) -> ctypes.Array[c_void_p]:
+        """The kernels as c_call.h takes them."""
+
+    def launch(self, library: Any, *arguments: Any) -> int:
+        """Plans and launches with the arguments of a step and the stream; the library's status."""
+
+
 class Step(NamedTuple):
-    """A call of one C function.
+    """A call of one C function, or the launch of a compiled kernel.
 
     args          C values and Args, without the stream, which is always last
     slots         (index, kind, value) of each Arg in `args`
     names         of the arrays for errors, as FlowkError.name_parameters() takes them: `operands`, or `names`
     heading       what explain() writes first
     is_explained  does explain() write the step's plan?
+    kernels       None, or what launches a kernel: then `function` is flowk_functor_plan(), which plans the launch
     """
 
     function: str
@@ -77,6 +89,7 @@ class Step(NamedTuple):
     names: tuple[str, ...] | dict[str, str]
     heading: str = ""
     is_explained: bool = True
+    kernels: Kernels | None = None
 
     @classmethod
     def of(cls, function: str, args: Sequence[Any], names: tuple[str, ...] | dict[str, str]) -> Step:
@@ -112,9 +125,8 @@ class Program(NamedTuple):
     results  the outputs that are allocated if the caller gives none; None: that output is not needed
     temps    bytes of each temporary
     keep     keeps alive what the arguments point to
-    context  what it depends on besides, which a cache must compare: as Operation.context
+    context  what else it depends on, which a cache must compare: as Operation.context
     idle     why there is no step
-    launch   None, or what runs instead of the steps: (Program, library, Memory, device, stream)
     """
 
     steps: tuple[Step, ...]
@@ -123,7 +135,6 @@ class Program(NamedTuple):
     keep: Any = None
     context: Any = None
     idle: str = ""
-    launch: Callable[..., None] | None = None
 
 
 class Memory(NamedTuple):
@@ -137,7 +148,10 @@ class Memory(NamedTuple):
 def run(program: Program, library: Library, memory: Memory, stream: int) -> None:
     """Enqueues the steps on `stream`; FlowkError if the library refuses one."""
     for step in program.steps:
-        status = getattr(library, step.function)(*arguments_of(step, memory), stream)
+        if step.kernels is None:
+            status = getattr(library, step.function)(*arguments_of(step, memory), stream)
+        else:
+            status = step.kernels.launch(library, *arguments_of(step, memory), stream)
         if status:
             raise _named(error_of(library, status), step)
 
@@ -173,7 +187,7 @@ def arguments_of(step: Step, memory: Memory) -> list[Any]:
             arguments[index] = memory[kind][value]
         elif kind == NUMBER:
             arguments[index] = parameter_value(memory.operands[value.at], value.code, value.name)
-        elif kind == NUMBER_BYTES:
+        elif kind in (NUMBER_BYTES, MEMBER):
             arguments[index] = bytes_of(value, memory.operands)
         elif kind == OP:
             arguments[index] = op_of(value, memory.operands)
@@ -189,7 +203,7 @@ def arguments_of(step: Step, memory: Memory) -> list[Any]:
 
 
 def bytes_of(number: Number, operands: Sequence[Any]) -> bytes:
-    """The argument of a NUMBER_BYTES."""
+    """The bytes of a NUMBER_BYTES or MEMBER."""
     value = operands[number.at]
     if number.compared is not None:
         value = within_bounds(number.compared, value, number.at, number.code)[1]

@@ -9,7 +9,7 @@ from ctypes import addressof, c_double, c_int, c_int32
 from typing import Any, NamedTuple
 
 from ._arguments import integer_in
-from ._calls.roads import bind_call
+from ._calls.call_path import bind_call
 from ._devices import is_available
 from ._explain import launching_function
 from ._native import library

@@ -158,7 +158,7 @@ def function_text(row: Row) -> str:
     out, stream = KEYWORDS
     keywords = ("*", out, stream) if row.enumerator in NO_UFUNC else (out, "*", stream)
     head = folded(f"def {name}(", [*parameters, *keywords], ") -> ArrayT:")
-    both = f"_{name.upper()}.call if roads.is_compiling() else _{name.upper()}.enter"
+    both = f"_{name.upper()}.call if call_path.is_compiling() else _{name.upper()}.cached_call"
     return f'{head}\n{doc}    """\n    return ({both})({", ".join(operands)}, out, stream)\n'
 
 
@@ -176,7 +176,7 @@ def functions(rows: list[Row]) -> str:
     for row in rows:
         name, operands = names_of(row)
         op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
-        constants.append(f'_{name.upper()} = elementwise_road({op}, "{" ".join(operands)}")\n')
+        constants.append(f'_{name.upper()} = elementwise_path({op}, "{" ".join(operands)}")\n')
     return f'''{LICENSE}"""The elementwise functions that have operands alone.
 
 {NOTE.format(source="flowk/elementwise_ops.h")}
@@ -186,9 +186,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._calls import roads
+from .._calls import call_path
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
-from .call import elementwise_road
+from .call import elementwise_path
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Numbers, Stream

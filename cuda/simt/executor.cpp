@@ -55,9 +55,15 @@ void Executor::run_thread_loop() {
     fiber->first_copy = fiber->end_copy = fiber->copy_group = 0;
     kernel(kernel_context);
     Block& own = *current_block;
+    if (own.state == Block::State::sequential && own.num_at_barrier > 0) end_sequence();
     ++own.num_exited;
     if (own.num_exited < num_threads && own.state == Block::State::sequential) {
+      self().fiber = nullptr;
       thread.x += reverse ? -1u : 1u;
+      if (Fiber* next = self().fiber; next != nullptr) {
+        give_fiber(fiber);
+        switch_to_fiber(*fiber, next);
+      }
       continue;
     }
     if (own.num_exited < num_threads) {
@@ -88,18 +94,18 @@ void Executor::run_thread_loop() {
   }
 }
 
-// Brings the state of all threads up to date, before the current one waits as the first of its block.
+// Brings the state of all threads up to date, before the current one does something else than those before it.
 void Executor::end_sequence() {
   Block& own = *current_block;
   own.state = Block::State::interleaved;
   const int own_index = static_cast<int>(thread.x);
-  const auto has_exited = [&](int index) { return reverse ? index > own_index : index < own_index; };
   own.ready_warps = 0;
   for (int warp_index = 0; warp_index * warp_lanes < num_threads; ++warp_index) own.warps[warp_index].ready = 0;
   for (int index = 0; index < num_threads; ++index) {
-    own.threads[index].exited = has_exited(index);
-    own.threads[index].wait = Wait::none;
-    if (!own.threads[index].exited) own.make_ready(index / warp_lanes, 1u << index % warp_lanes);
+    const bool is_before = reverse ? index > own_index : index < own_index;
+    own.threads[index].exited = is_before && own.num_exited > 0;
+    own.threads[index].wait = is_before && own.num_at_barrier > 0 ? Wait::syncthreads : Wait::none;
+    if (!is_before) own.make_ready(index / warp_lanes, 1u << index % warp_lanes);
   }
   self().fiber = current;
 }
@@ -132,6 +138,24 @@ bool Executor::enter_next_thread() {
   thread.x =
       static_cast<unsigned>(warp_index * warp_lanes + next_bit(current_block->warps[warp_index].ready, lane, reverse));
   return true;
+}
+
+// The block's barrier while threads run in sequence: the next thread runs, or after the last one the first again.
+void Executor::wait_in_sequence() {
+  Block& own = *current_block;
+  Fiber* const fiber = current;
+  self().fiber = fiber;
+  const bool is_last = ++own.num_at_barrier == num_threads;
+  if (is_last) own.num_at_barrier = 0;
+  thread.x = is_last ? static_cast<unsigned>(first_thread()) : thread.x + (reverse ? -1u : 1u);
+  Fiber* next = self().fiber;
+  if (next == nullptr && (next = take_fiber()) == nullptr) {
+    const unsigned next_thread = thread.x;
+    thread.x -= reverse ? -1u : 1u;
+    fault("no memory for the stack of thread %u", next_thread);
+  }
+  if (next != fiber) switch_to_fiber(*fiber, next);
+  self().wait = Wait::none;
 }
 
 // Called by a thread that has to wait: lets others run until one has woken it and its turn has come.
@@ -262,7 +286,7 @@ void Executor::run_cluster(unsigned cluster_index) {
 }
 
 // Runs clusters of the grid that set_up() was given, until none is left. Other host threads are called if that has
-// taken a while: waking them takes about as long as a small launch.
+// taken a while and the clusters that are left will take as long: waking threads takes about as long as a small launch.
 void Executor::run_clusters(Grid& grid, int num_helpers) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds patience(50);
@@ -276,7 +300,9 @@ void Executor::run_clusters(Grid& grid, int num_helpers) {
     run_cluster(reverse ? num_steps - 1 - step : step);
     if (failed) grid.take_fault(step, fault_text);
     const unsigned num_left = num_steps - 1 - step;
-    if (num_helpers > 0 && num_left > 0 && Clock::now() - start > patience) {
+    if (num_helpers == 0 || num_left == 0) continue;
+    const Clock::duration elapsed = Clock::now() - start;
+    if (elapsed > patience && elapsed * num_left > patience * (step + 1)) {
       const auto help = [](void* helped) {
         Executor* helper = own_executor();
         if (helper == nullptr || helper->set_up(*static_cast<Grid*>(helped)) != nullptr) return;

@@ -49,8 +49,9 @@ struct BulkLoad {
 struct Block {
   enum class State : std::uint8_t { not_started, sequential, interleaved, done };
 
-  // sequential: no thread has waited yet. Those before the current one have exited, those after it have not started,
-  // and of what follows only num_exited is up to date.
+  // sequential: the threads run in their order, and all do the same so far. Those before the current one have all
+  // exited, or all wait at __syncthreads; those after it have not started, or have all left the last __syncthreads. Of
+  // what follows, num_exited, num_at_barrier and the threads' fibers are up to date.
   State state = State::not_started;
   unsigned ready_warps = 0;  // one bit per warp: some lane is ready
   int num_exited = 0;
@@ -141,6 +142,7 @@ struct Executor : Position {
   void enter_block(int block_rank);
   bool enter_next_thread();
   int first_thread() const { return reverse ? num_threads - 1 : 0; }
+  void wait_in_sequence();
   void wait(Wait kind, std::uint64_t value);
   void let_others_run(bool from_the_first_thread);
   void wake(Block& block, Wait kind, std::uint64_t value);

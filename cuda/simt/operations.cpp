@@ -42,14 +42,17 @@ void do_oldest_copy(Fiber& fiber) {
 void block_barrier() {
   Executor& executor = running_executor();
   Block& block = *executor.current_block;
-  Thread& self = executor.self();
+  if (block.state == Block::State::sequential && block.num_exited == 0) {
+    executor.wait_in_sequence();
+    return;
+  }
   if (block.num_at_barrier + 1 < executor.num_threads) {
+    Thread& self = executor.self();
     ++block.num_at_barrier;
     executor.wait(Wait::syncthreads, 0);
     self.wait = Wait::none;
     return;
   }
-  if (block.state == Block::State::sequential) executor.end_sequence();  // a block of one thread
   block.num_at_barrier = 0;
   for (int warp_index = 0; warp_index * warp_lanes < executor.num_threads; ++warp_index)
     block.make_ready(warp_index, block.warps[warp_index].present);

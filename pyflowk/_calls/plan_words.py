@@ -6,27 +6,50 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from .._arrays.adapters.base import AnyAdapter
 from .._arrays.dtypes import contiguous_strides, dtype_like
 from .._arrays.registry import ARRAYS
-from .._elementwise.promotion import INTEGERS, parameter_value
+from .._elementwise.promotion import INTEGERS, integer_bounds, parameter_value
+from .._native import driver
 from .._native import library as native
 from .._native.abi import FUNCTIONS, DType, SoftmaxMask
 from .._pipeline import Bound, new_array
-from .._program import INPUT, MASK, NUMBER, NUMBER_BYTES, OP, OUTPUT, TEMP, Arg, Buffer, Step, bytes_of, op_of
+from .._program import (
+    INPUT,
+    MASK,
+    MEMBER,
+    NUMBER,
+    NUMBER_BYTES,
+    OP,
+    OUTPUT,
+    TEMP,
+    Arg,
+    Buffer,
+    Number,
+    Step,
+    bytes_of,
+    op_of,
+)
 
 C_FUNCTIONS = tuple(FUNCTIONS)  # by their numbers in c_functions.h
-# The kinds of words in c_call.h.
-_LITERAL, _POINTER, _STREAM, _NUMBER, _FLOAT32, _FLOAT64, _MASK = range(7)
-_FLOATS = {DType.FLOAT32: _FLOAT32, DType.FLOAT64: _FLOAT64}
+_LAUNCH_FUNCTOR = -1  # of c_call.h, and the kinds of its words
+_LITERAL, _POINTER, _STREAM, _NUMBER, _FLOAT, _INTEGER, _FLOAT32_PTR, _FLOAT64_PTR, _MASK = range(9)
+# The kind of a number's word, by how it is passed and the type that it is rounded to.
+_FLOATS = {
+    (NUMBER_BYTES, DType.FLOAT32): _FLOAT32_PTR,
+    (NUMBER_BYTES, DType.FLOAT64): _FLOAT64_PTR,
+    (MEMBER, DType.FLOAT32): _FLOAT,
+    (MEMBER, DType.FLOAT64): _NUMBER,
+}
 _word = struct.Struct("=qq").pack
 
 
-class NotPlain(Exception):
-    """A number of the call is passed as Python makes it from its value, or an array is of another kind."""
+class NotCacheable(Exception):
+    """A number of the call needs Python to become an argument, or a result is of another kind than the first array."""
 
 
 def array_names(bound: Bound) -> dict[Arg, str]:
@@ -39,63 +62,83 @@ def array_names(bound: Bound) -> dict[Arg, str]:
 
 
 def step_words(
-    bound: Bound, step: Step, arrays: dict[Arg, int], numbers: dict[str, int], kept: list[Any]
+    bound: Bound, step: Step, arrays: dict[Arg, int], numbers: dict[str, int], keep: list[Any]
 ) -> tuple[int, int, bytes]:
-    """A step as take_step() of calls.c reads it, with addresses and numbers to be filled in: their indices by the Args
-    of `arrays` and the names of `numbers`. The other numbers are those of the call. `kept` gets what the words point
-    to. Raises NotPlain where one of `numbers` is neither an argument nor an operand of float32 or float64.
+    """A step as take_step() of plan_cache.c reads it. `arrays` and `numbers` are the indices of what each call fills
+    in: addresses of arrays, and numbers by their names. The other numbers are those of this call. `keep` gets what the
+    words point to. Raises NotCacheable.
     """
     operation = bound.request.operation
     operand_names = (*operation.names, *operation.parameters)
 
+    def number_word(kind: int, number: Number) -> bytes:
+        index = numbers.get(operand_names[number.at])
+        if index is None:
+            return _literal_number(kind, number, bound.operands, keep)
+        if kind == MEMBER and number.code in INTEGERS:
+            low, high = integer_bounds(number.code)
+            return _word(_INTEGER, index | (high - low).bit_length() << 8 | (low == 0) << 16)
+        word = _FLOATS.get((kind, number.code))
+        if kind == NUMBER and number.code not in INTEGERS:
+            word = _NUMBER
+        if word is None:
+            raise NotCacheable
+        return _word(word, index)
+
     def word_of(arg: Any, is_double: bool) -> bytes:
         if arg.__class__ is not Arg:
             value = getattr(arg, "value", arg)  # of a ctypes object
-            return _word(_LITERAL, _double_bits(value)) if is_double else _word(_LITERAL, int(value or 0))
+            return _word(_LITERAL, _bits(struct.pack("=d", value)) if is_double else int(value or 0))
         kind, value = arg
         if kind == MASK:
-            return _word(_MASK, _mask_address(value, arrays, kept))
+            return _word(_MASK, _mask_address(value, arrays, keep))
         if kind == OP:
             return _word(_LITERAL, op_of(value, bound.operands).value)
-        if kind not in (NUMBER, NUMBER_BYTES):
-            return _word(_POINTER, arrays[arg])
-        index = numbers.get(operand_names[value.at])
-        if index is not None:
-            if value.code in INTEGERS if kind == NUMBER else value.code not in _FLOATS:
-                raise NotPlain
-            return _word(_NUMBER if kind == NUMBER else _FLOATS[value.code], index)
-        if kind == NUMBER:
-            number = parameter_value(bound.operands[value.at], value.code, value.name)
-            return _word(_LITERAL, _double_bits(number))
-        kept.append(ctypes.create_string_buffer(bytes_of(value, bound.operands), 16))
-        return _word(_LITERAL, ctypes.addressof(kept[-1]))
+        return number_word(kind, value) if kind in (NUMBER, NUMBER_BYTES, MEMBER) else _word(_POINTER, arrays[arg])
 
-    argument_types = FUNCTIONS[step.function][1]
-    words = [word_of(arg, each is ctypes.c_double) for arg, each in zip(step.args, argument_types)]
+    function, words = C_FUNCTIONS.index(step.function), b""
+    if step.kernels is not None:
+        assert bound.device is not None  # of a host array the call has raised an exception
+        table = step.kernels.table(bound.device)
+        keep.append(table)
+        function = _LAUNCH_FUNCTOR
+        words = _word(_LITERAL, driver.address_of("cuLaunchKernel")) + _word(_LITERAL, ctypes.addressof(table))
+    is_double = [each is ctypes.c_double for each in FUNCTIONS[step.function][1]]
+    is_double += [False] * (len(step.args) - len(is_double))  # a launch has more arguments
+    words += b"".join(map(word_of, step.args, is_double))
     address = ctypes.cast(native.function_of(bound.library, step.function), ctypes.c_void_p).value or 0
-    return C_FUNCTIONS.index(step.function), address, b"".join((*words, _word(_STREAM, 0)))
+    return function, address, words + _word(_STREAM, 0)
 
 
-def _double_bits(value: float) -> int:
-    return int(struct.unpack("=q", struct.pack("=d", value))[0])
+def _literal_number(kind: int, number: Number, operands: Sequence[Any], keep: list[Any]) -> bytes:
+    if kind == NUMBER:
+        value = parameter_value(operands[number.at], number.code, number.name)
+        return _word(_LITERAL, _bits(struct.pack("=d", value)))
+    if kind == MEMBER:
+        return _word(_LITERAL, _bits(bytes_of(number, operands)))
+    keep.append(ctypes.create_string_buffer(bytes_of(number, operands), 16))
+    return _word(_LITERAL, ctypes.addressof(keep[-1]))
 
 
-def _mask_address(mask: Any, arrays: dict[Arg, int], kept: list[Any]) -> int:
-    """A copy of the struct, which has indices of arrays plus 1 in place of their addresses."""
-    own = SoftmaxMask.from_buffer_copy(mask.struct)
+def _bits(value: bytes) -> int:
+    return int.from_bytes(value.ljust(8, b"\0"), sys.byteorder, signed=True)
+
+
+def _mask_address(mask: Any, arrays: dict[Arg, int], keep: list[Any]) -> int:
+    """The address of a copy of the struct that has indices of arrays plus 1 instead of addresses."""
+    copy = SoftmaxMask.from_buffer_copy(mask.struct)
     for field, array in mask.arrays.items():
-        setattr(own, field, arrays[array] + 1)
-    kept.append(own)
-    return ctypes.addressof(own)
+        setattr(copy, field, arrays[array] + 1)
+    keep.append(copy)
+    return ctypes.addressof(copy)
 
 
-# ---- what calls.c remembers -----------------------------------------------------------------------------------------
+# ---- the whole plan -------------------------------------------------------------------------------------------------
 
 
 def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The Program of a call with these arguments as fill_plan() of calls.c takes it; None where the call is Python's.
-
-    `roles` are those of `names`, of what the caller gives to be written and of the stream.
+    """The Program of a call with these arguments as add_plan() of plan_cache.c takes it; None if such calls run in
+    Python every time. `roles` has one letter for each of `names`, for each `out` and for the stream.
     """
     operation, program = bound.request.operation, bound.program
     if not program.steps or bound.unwraps:
@@ -104,29 +147,29 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     positions: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for argument, name, role in zip(arguments, (*names, *outs), roles):
-        if role in "av" and type(argument) is float:
+        if (role in "avn" and type(argument) is float) or (role == "n" and type(argument) is int):
             numbers[name] = len(numbers)
-        if role in "aw":
+        if role in "anw":
             positions[name] = len(positions)
     arrays = {Arg(INPUT, index): positions[name] for index, name in enumerate(operation.names) if name in positions}
     arrays |= {Arg(OUTPUT, index): positions[name] for index, name in enumerate(outs)}
     arrays |= {Arg(TEMP, index): len(positions) + index for index in range(len(program.temps))}
     operand_names = (*operation.names, *operation.parameters)
     slots = [slot for step in program.steps for slot in step.slots]
-    if set(numbers) - {operand_names[number.at] for _, kind, number in slots if kind in (NUMBER, NUMBER_BYTES)}:
+    if set(numbers) - {operand_names[number.at] for _, kind, number in slots if kind in (NUMBER, NUMBER_BYTES, MEMBER)}:
         return None
-    # Options, and the dtypes of arrays, are parts of the key by address.
-    kept: list[Any] = [program, *(one.dtype if type(one) in ARRAYS else one for one in arguments)]
+    # The key has the addresses of options and of the arrays' dtypes.
+    keep: list[Any] = [program, *(value.dtype if type(value) in ARRAYS else value for value in arguments)]
     try:
-        steps = tuple(step_words(bound, step, arrays, numbers, kept) for step in program.steps)
-        made = _new_arrays(bound, arrays, kept)
-    except NotPlain:
+        steps = tuple(step_words(bound, step, arrays, numbers, keep) for step in program.steps)
+        made = _new_arrays(bound, arrays, keep)
+    except NotCacheable:
         return None
     default = None if program.context is None else bound.source.default_dtype()
-    return steps, made, operation.num_results, default, kept
+    return steps, made, operation.num_results, default, keep
 
 
-def _new_arrays(bound: Bound, arrays: dict[Arg, int], kept: list[Any]) -> tuple[tuple[Any, ...], ...]:
+def _new_arrays(bound: Bound, arrays: dict[Arg, int], keep: list[Any]) -> tuple[tuple[Any, ...], ...]:
     """The arrays that a call makes: (index of the address, index of the result or -1, what makes it)."""
     source, x = bound.source, bound.x
     made = []
@@ -134,17 +177,17 @@ def _new_arrays(bound: Bound, arrays: dict[Arg, int], kept: list[Any]) -> tuple[
         if buffer is not None and bound.outs[index] is None:
             like = x if buffer.like is None else bound.request.inputs[buffer.like]
             if type(like) is not type(x):
-                raise NotPlain
-            made.append((arrays[Arg(OUTPUT, index)], index, *_maker(source, x, buffer, kept)))
+                raise NotCacheable
+            made.append((arrays[Arg(OUTPUT, index)], index, *_maker(source, x, buffer, keep)))
     for index, num_bytes in enumerate(bound.program.temps):
         buffer = Buffer(((num_bytes + 3) // 4,), dtype_like(DType.FLOAT32, x.dtype))
-        made.append((arrays[Arg(TEMP, index)], -1, *_maker(source, x, buffer, kept)))
+        made.append((arrays[Arg(TEMP, index)], -1, *_maker(source, x, buffer, keep)))
     return tuple(made)
 
 
-def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tuple[Any, ...]:
-    """What makes a new array: a function, its arguments (None: the first array) and options; or the address of its
-    rank, shape and strides, for the exchange API's allocator."""
+def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, keep: list[Any]) -> tuple[Any, ...]:
+    """What makes a new array: a function, its arguments (None: the first array) and options; or for the exchange API's
+    allocator the address of its rank, shape and strides."""
     shape, dtype, order, _ = buffer
     in_order = contiguous_strides(shape if order is None else tuple(shape[d] for d in order), 1)
     strides = in_order if order is None else tuple(in_order[order.index(d)] for d in range(len(order)))
@@ -152,8 +195,8 @@ def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, kept: list[Any]) -> tupl
     if maker is not None:
         return (*maker, 0)
     if order is None and dtype == x.dtype and hasattr(type(x), "__dlpack_c_exchange_api__"):
-        kept.append((ctypes.c_int64 * (1 + 2 * len(shape)))(len(shape), *shape, *strides))
-        return None, None, None, ctypes.addressof(kept[-1])
+        keep.append((ctypes.c_int64 * (1 + 2 * len(shape)))(len(shape), *shape, *strides))
+        return None, None, None, ctypes.addressof(keep[-1])
     return functools.partial(_new, adapter, buffer), None, None, 0
 
 

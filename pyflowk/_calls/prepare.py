@@ -11,7 +11,7 @@ from .._arguments import integer_in
 from .._explain import launching_function
 from .._pipeline import Bound
 from .._program import Arg, Memory, run
-from . import roads
+from . import call_path
 from .plan_words import array_names, step_words
 
 
@@ -26,26 +26,26 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
     op : function or str
         A function of pyflowk that takes a stream, or its name.
     *arguments, **options
-        Those of the call, `out` included, without `stream`. Arrays are read for their shapes, strides, types and device
-        alone. Without `out` the call is planned for a new array, as the function itself would make it; so it is for
-        `dx_out`, `dalpha_out` and `workspace` of prelu_backward.
+        Those of the call, with `out`, without `stream`. Only the shapes, strides, types and device of arrays are read.
+        Without `out` the plan is for a new array, as the function itself would make it; the same holds for `dx_out`,
+        `dalpha_out` and `workspace` of prelu_backward.
 
     Returns
     -------
     function
         It takes one int for each array, in the order of the function's parameters, and the stream as int;
         ``inspect.signature(run)`` names them. It returns None. Numbers and options are those that `prepare` was given.
-        It keeps its plan alive and no array: the caller owns the memory, which has at least its type's alignment, and
-        on a machine with several GPUs makes theirs current. Any thread may run it, also in a stream capture.
+        It holds the plan, not the arrays. Keep the memory alive and aligned to its type; with several GPUs, make the
+        arrays' GPU current first. Any thread may run it, also in a stream capture.
 
     Raises
     ------
     ValueError
-        `op` is not such a function, or the call is not one call of the C library: an operand has to be converted or
+        `op` is not such a function, or the C library is not called exactly once: an operand has to be converted or
         copied first, or no result is needed.
     TypeError
-        `options` contain `stream`; otherwise what the function itself raises. By `run`: another number of arguments, or
-        one that is no int.
+        `options` contain `stream`, or the function itself raises it. By `run`: a wrong number of arguments, or one that
+        is no int.
     FlowkError, FlowkValueError
         By `run`: the library's status and text, for example of addresses that are not aligned.
     """
@@ -54,7 +54,7 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
         raise ValueError("op is permute_many, which takes lists of arrays: prepare takes the other functions")
     if "stream" in options:
         raise TypeError("prepare takes no stream: the prepared call does")
-    bound = roads.bind_call(function, arguments, options)
+    bound = call_path.bind_call(function, arguments, options)
     if len(bound.program.steps) != 1:
         raise ValueError(
             f"{function.__name__} of these arrays is not one call of the library: one of them is copied or converted "
@@ -63,17 +63,17 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
     used = array_names(bound)
     names = tuple(name for name in inspect.signature(function).parameters if name in used.values())
     call = _Checked(bound, used, names)
-    cache = roads.program_cache()
+    cache = call_path.program_cache()
     if cache is None:
         return call
     text = f"run({', '.join((*names, 'stream'))}, /)\n--\n\n{call.__doc__}"
-    kept: list[Any] = [bound.program]
-    step = step_words(bound, bound.program.steps[0], {arg: names.index(name) for arg, name in used.items()}, {}, kept)
-    return cache.prepared(text, len(names) + 1, step, kept, call)  # type: ignore[no-any-return]
+    keep: list[Any] = [bound.program]
+    step = step_words(bound, bound.program.steps[0], {arg: names.index(name) for arg, name in used.items()}, {}, keep)
+    return cache.prepared(text, len(names) + 1, step, keep, call)  # type: ignore[no-any-return]
 
 
 class _Checked:
-    """The prepared call in Python: what `run` does with arguments that are not plain, or after a status."""
+    """The prepared call in Python: for arguments that the extension does not take, and after a status."""
 
     def __init__(self, bound: Bound, used: dict[Arg, str], names: tuple[str, ...]) -> None:
         self._program, self._library = bound.program, bound.library

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module, metadata
 
 from .. import __version__
-from .._calls.roads import program_cache_text
+from .._calls.call_path import program_cache_text
 from .._native import driver, library
 from .._native.errors import FlowkError
 

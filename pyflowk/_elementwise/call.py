@@ -2,7 +2,7 @@
 """The plans of the elementwise functions.
 
 The C library computes with operands of one type, except that floats of at most 32 bits mix. Operands of other types are
-converted first, each by a step of its own into temporary memory.
+converted first, each by its own step into temporary memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, type_of_elements
-from .._calls.roads import Road
+from .._calls.call_path import CallPath
 from .._native.abi import NUMBER, DType
 from .._native.c_types import Int64Pointer
 from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
@@ -72,8 +72,8 @@ class Elementwise(Operation):
         options: tuple[DType | type, ...] | None,
         default: DType | None = None,
     ) -> Program | None:
-        """ValueError if shapes do not broadcast, TypeError if types do not fit. `default` is the framework's default
-        dtype, if the types depend on it."""
+        """Raises ValueError if shapes do not broadcast, TypeError if types do not fit. `default` is the framework's
+        default dtype, if the types depend on it."""
         names, (out,) = self.names, outs
         arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
         for operand, name in zip(operands, names):
@@ -109,7 +109,7 @@ class Elementwise(Operation):
         keep = [place.keep]
         read: list[Any] = [Arg(INPUT, index) for index in range(len(operands))]
         if conversions:
-            # The result may take the place of the first array, converted, if a new one would have its layout.
+            # The first array may be converted into the memory of the result, if a new array would have its layout.
             is_like = (
                 OPERATIONS[op].result == "SAME" and needed[arrays[0]] == out_type and tuple(first[0]) == place.shape
             )
@@ -154,9 +154,9 @@ def _step(
     parameters: Sequence[Any],
     names: tuple[str, ...],
 ) -> Step:
-    """The call of the function of as many operands. C values pass in half the time of an int."""
+    """The call of the C function for this number of operands. ctypes passes a C value in half the time of an int."""
     out_strides, *strides = (None if address is None else Int64Pointer(address) for address in place.addresses)
-    operands = [part for one in zip(read, strides, map(c_int, types)) for part in one]
+    operands = [part for operand in zip(read, strides, map(c_int, types)) for part in operand]
     shape = None if place.shape_address is None else Int64Pointer(place.shape_address)
     out = (written, out_strides, c_int(out_type), c_int32(len(place.shape)), shape)
     return Step.of(_FUNCTIONS[len(read) - 1], (op, *operands, *out, *parameters), names)
@@ -168,7 +168,7 @@ _FUNCTIONS = ("flowk_unary", "flowk_binary", "flowk_ternary")
 def _conversion(
     index: int, operand: Geometry, code: DType, name: str, read: Sequence[Any], keep: list[Any]
 ) -> tuple[Step, Geometry]:
-    """The conversion of operand `index` into the array read[index], and the geometry of that."""
+    """The conversion of operand `index` into the array read[index], and the geometry of the converted array."""
     place = place_operands((name,), (operand,), None)
     keep.append(place.keep)
     shape, _, dtype = operand
@@ -182,15 +182,15 @@ def _new_geometry(shape: tuple[int, ...], order: tuple[int, ...] | None, dtype: 
     return shape, strides_in_order(shape, order, dtype.itemsize if isinstance(dtype, np.dtype) else 1), dtype
 
 
-def elementwise_road(op: Op, names: str, *, exact_integers: bool = False) -> Road:
-    """The paths of a function that has operands alone, called `names`."""
+def elementwise_path(op: Op, names: str, *, exact_integers: bool = False) -> CallPath:
+    """The paths of a function that takes only operands, called `names`."""
     operation = Elementwise(op, tuple(names.split()), exact_integers=exact_integers)
 
     def operands(*inputs: Any) -> Request:
         return Request(operation, inputs)
 
     operands.__name__ = operation.operator
-    return Road(names, operands)
+    return CallPath(names, operands)
 
 
 def types_of(**parameters: Any) -> tuple[DType | type, ...]:

@@ -8,87 +8,87 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._calls import roads
+from .._calls import call_path
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
-from .call import elementwise_road
+from .call import elementwise_path
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Numbers, Stream
 
-_ABS = elementwise_road(UnaryOp.ABS, "x")
-_NEG = elementwise_road(UnaryOp.NEG, "x")
-_SQUARE = elementwise_road(UnaryOp.SQUARE, "x")
-_SQRT = elementwise_road(UnaryOp.SQRT, "x")
-_RSQRT = elementwise_road(UnaryOp.RSQRT, "x")
-_RECIPROCAL = elementwise_road(UnaryOp.RECIPROCAL, "x")
-_EXP = elementwise_road(UnaryOp.EXP, "x")
-_LOG = elementwise_road(UnaryOp.LOG, "x")
-_SIN = elementwise_road(UnaryOp.SIN, "x")
-_COS = elementwise_road(UnaryOp.COS, "x")
-_TANH = elementwise_road(UnaryOp.TANH, "x")
-_SIGMOID = elementwise_road(UnaryOp.SIGMOID, "x")
-_RELU = elementwise_road(UnaryOp.RELU, "x")
-_SILU = elementwise_road(UnaryOp.SILU, "x")
-_SOFTPLUS = elementwise_road(UnaryOp.SOFTPLUS, "x")
-_FLOOR = elementwise_road(UnaryOp.FLOOR, "x")
-_CEIL = elementwise_road(UnaryOp.CEIL, "x")
-_ROUND = elementwise_road(UnaryOp.ROUND, "x")
-_IS_NAN = elementwise_road(UnaryOp.IS_NAN, "x")
-_LOGICAL_NOT = elementwise_road(UnaryOp.LOGICAL_NOT, "x")
-_IS_INF = elementwise_road(UnaryOp.IS_INF, "x")
-_IS_FINITE = elementwise_road(UnaryOp.IS_FINITE, "x")
-_SIGNBIT = elementwise_road(UnaryOp.SIGNBIT, "x")
-_SIGN = elementwise_road(UnaryOp.SIGN, "x")
-_TRUNC = elementwise_road(UnaryOp.TRUNC, "x")
-_EXP2 = elementwise_road(UnaryOp.EXP2, "x")
-_EXPM1 = elementwise_road(UnaryOp.EXPM1, "x")
-_LOG1P = elementwise_road(UnaryOp.LOG1P, "x")
-_LOG2 = elementwise_road(UnaryOp.LOG2, "x")
-_LOG10 = elementwise_road(UnaryOp.LOG10, "x")
-_ERF = elementwise_road(UnaryOp.ERF, "x")
-_TAN = elementwise_road(UnaryOp.TAN, "x")
-_ASIN = elementwise_road(UnaryOp.ASIN, "x")
-_ACOS = elementwise_road(UnaryOp.ACOS, "x")
-_ATAN = elementwise_road(UnaryOp.ATAN, "x")
-_SINH = elementwise_road(UnaryOp.SINH, "x")
-_COSH = elementwise_road(UnaryOp.COSH, "x")
-_ASINH = elementwise_road(UnaryOp.ASINH, "x")
-_ACOSH = elementwise_road(UnaryOp.ACOSH, "x")
-_ATANH = elementwise_road(UnaryOp.ATANH, "x")
-_BITWISE_NOT = elementwise_road(UnaryOp.BITWISE_NOT, "x")
-_ADD = elementwise_road(BinaryOp.ADD, "x y")
-_SUB = elementwise_road(BinaryOp.SUB, "x y")
-_MUL = elementwise_road(BinaryOp.MUL, "x y")
-_DIV = elementwise_road(BinaryOp.DIV, "x y")
-_POW = elementwise_road(BinaryOp.POW, "x y")
-_MINIMUM = elementwise_road(BinaryOp.MIN, "x y")
-_MAXIMUM = elementwise_road(BinaryOp.MAX, "x y")
-_EQUAL = elementwise_road(BinaryOp.EQUAL, "x y")
-_NOT_EQUAL = elementwise_road(BinaryOp.NOT_EQUAL, "x y")
-_LESS = elementwise_road(BinaryOp.LESS, "x y")
-_LESS_EQUAL = elementwise_road(BinaryOp.LESS_EQUAL, "x y")
-_GREATER = elementwise_road(BinaryOp.GREATER, "x y")
-_GREATER_EQUAL = elementwise_road(BinaryOp.GREATER_EQUAL, "x y")
-_BITWISE_AND = elementwise_road(BinaryOp.BITWISE_AND, "x y")
-_BITWISE_OR = elementwise_road(BinaryOp.BITWISE_OR, "x y")
-_BITWISE_XOR = elementwise_road(BinaryOp.BITWISE_XOR, "x y")
-_RELU_GRAD = elementwise_road(BinaryOp.RELU_GRAD, "dy x")
-_SILU_GRAD = elementwise_road(BinaryOp.SILU_GRAD, "dy x")
-_SILU_MUL = elementwise_road(BinaryOp.SILU_MUL, "x y")
-_LOGICAL_AND = elementwise_road(BinaryOp.LOGICAL_AND, "x y")
-_LOGICAL_OR = elementwise_road(BinaryOp.LOGICAL_OR, "x y")
-_LOGICAL_XOR = elementwise_road(BinaryOp.LOGICAL_XOR, "x y")
-_FLOOR_DIVIDE = elementwise_road(BinaryOp.FLOOR_DIVIDE, "x y")
-_REMAINDER = elementwise_road(BinaryOp.REMAINDER, "x y")
-_ATAN2 = elementwise_road(BinaryOp.ATAN2, "x y")
-_HYPOT = elementwise_road(BinaryOp.HYPOT, "x y")
-_COPYSIGN = elementwise_road(BinaryOp.COPYSIGN, "x y")
-_LEFT_SHIFT = elementwise_road(BinaryOp.LEFT_SHIFT, "x y")
-_RIGHT_SHIFT = elementwise_road(BinaryOp.RIGHT_SHIFT, "x y")
-_LOGADDEXP = elementwise_road(BinaryOp.LOGADDEXP, "x y")
-_FMA = elementwise_road(TernaryOp.FMA, "x y z")
-_WHERE = elementwise_road(TernaryOp.WHERE, "condition x y")
-_LERP = elementwise_road(TernaryOp.LERP, "x y weight")
+_ABS = elementwise_path(UnaryOp.ABS, "x")
+_NEG = elementwise_path(UnaryOp.NEG, "x")
+_SQUARE = elementwise_path(UnaryOp.SQUARE, "x")
+_SQRT = elementwise_path(UnaryOp.SQRT, "x")
+_RSQRT = elementwise_path(UnaryOp.RSQRT, "x")
+_RECIPROCAL = elementwise_path(UnaryOp.RECIPROCAL, "x")
+_EXP = elementwise_path(UnaryOp.EXP, "x")
+_LOG = elementwise_path(UnaryOp.LOG, "x")
+_SIN = elementwise_path(UnaryOp.SIN, "x")
+_COS = elementwise_path(UnaryOp.COS, "x")
+_TANH = elementwise_path(UnaryOp.TANH, "x")
+_SIGMOID = elementwise_path(UnaryOp.SIGMOID, "x")
+_RELU = elementwise_path(UnaryOp.RELU, "x")
+_SILU = elementwise_path(UnaryOp.SILU, "x")
+_SOFTPLUS = elementwise_path(UnaryOp.SOFTPLUS, "x")
+_FLOOR = elementwise_path(UnaryOp.FLOOR, "x")
+_CEIL = elementwise_path(UnaryOp.CEIL, "x")
+_ROUND = elementwise_path(UnaryOp.ROUND, "x")
+_IS_NAN = elementwise_path(UnaryOp.IS_NAN, "x")
+_LOGICAL_NOT = elementwise_path(UnaryOp.LOGICAL_NOT, "x")
+_IS_INF = elementwise_path(UnaryOp.IS_INF, "x")
+_IS_FINITE = elementwise_path(UnaryOp.IS_FINITE, "x")
+_SIGNBIT = elementwise_path(UnaryOp.SIGNBIT, "x")
+_SIGN = elementwise_path(UnaryOp.SIGN, "x")
+_TRUNC = elementwise_path(UnaryOp.TRUNC, "x")
+_EXP2 = elementwise_path(UnaryOp.EXP2, "x")
+_EXPM1 = elementwise_path(UnaryOp.EXPM1, "x")
+_LOG1P = elementwise_path(UnaryOp.LOG1P, "x")
+_LOG2 = elementwise_path(UnaryOp.LOG2, "x")
+_LOG10 = elementwise_path(UnaryOp.LOG10, "x")
+_ERF = elementwise_path(UnaryOp.ERF, "x")
+_TAN = elementwise_path(UnaryOp.TAN, "x")
+_ASIN = elementwise_path(UnaryOp.ASIN, "x")
+_ACOS = elementwise_path(UnaryOp.ACOS, "x")
+_ATAN = elementwise_path(UnaryOp.ATAN, "x")
+_SINH = elementwise_path(UnaryOp.SINH, "x")
+_COSH = elementwise_path(UnaryOp.COSH, "x")
+_ASINH = elementwise_path(UnaryOp.ASINH, "x")
+_ACOSH = elementwise_path(UnaryOp.ACOSH, "x")
+_ATANH = elementwise_path(UnaryOp.ATANH, "x")
+_BITWISE_NOT = elementwise_path(UnaryOp.BITWISE_NOT, "x")
+_ADD = elementwise_path(BinaryOp.ADD, "x y")
+_SUB = elementwise_path(BinaryOp.SUB, "x y")
+_MUL = elementwise_path(BinaryOp.MUL, "x y")
+_DIV = elementwise_path(BinaryOp.DIV, "x y")
+_POW = elementwise_path(BinaryOp.POW, "x y")
+_MINIMUM = elementwise_path(BinaryOp.MIN, "x y")
+_MAXIMUM = elementwise_path(BinaryOp.MAX, "x y")
+_EQUAL = elementwise_path(BinaryOp.EQUAL, "x y")
+_NOT_EQUAL = elementwise_path(BinaryOp.NOT_EQUAL, "x y")
+_LESS = elementwise_path(BinaryOp.LESS, "x y")
+_LESS_EQUAL = elementwise_path(BinaryOp.LESS_EQUAL, "x y")
+_GREATER = elementwise_path(BinaryOp.GREATER, "x y")
+_GREATER_EQUAL = elementwise_path(BinaryOp.GREATER_EQUAL, "x y")
+_BITWISE_AND = elementwise_path(BinaryOp.BITWISE_AND, "x y")
+_BITWISE_OR = elementwise_path(BinaryOp.BITWISE_OR, "x y")
+_BITWISE_XOR = elementwise_path(BinaryOp.BITWISE_XOR, "x y")
+_RELU_GRAD = elementwise_path(BinaryOp.RELU_GRAD, "dy x")
+_SILU_GRAD = elementwise_path(BinaryOp.SILU_GRAD, "dy x")
+_SILU_MUL = elementwise_path(BinaryOp.SILU_MUL, "x y")
+_LOGICAL_AND = elementwise_path(BinaryOp.LOGICAL_AND, "x y")
+_LOGICAL_OR = elementwise_path(BinaryOp.LOGICAL_OR, "x y")
+_LOGICAL_XOR = elementwise_path(BinaryOp.LOGICAL_XOR, "x y")
+_FLOOR_DIVIDE = elementwise_path(BinaryOp.FLOOR_DIVIDE, "x y")
+_REMAINDER = elementwise_path(BinaryOp.REMAINDER, "x y")
+_ATAN2 = elementwise_path(BinaryOp.ATAN2, "x y")
+_HYPOT = elementwise_path(BinaryOp.HYPOT, "x y")
+_COPYSIGN = elementwise_path(BinaryOp.COPYSIGN, "x y")
+_LEFT_SHIFT = elementwise_path(BinaryOp.LEFT_SHIFT, "x y")
+_RIGHT_SHIFT = elementwise_path(BinaryOp.RIGHT_SHIFT, "x y")
+_LOGADDEXP = elementwise_path(BinaryOp.LOGADDEXP, "x y")
+_FMA = elementwise_path(TernaryOp.FMA, "x y z")
+_WHERE = elementwise_path(TernaryOp.WHERE, "condition x y")
+_LERP = elementwise_path(TernaryOp.LERP, "x y weight")
 
 
 def abs(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -96,7 +96,7 @@ def abs(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 
     Takes integers or floats. Bool stays as it is. Also called absolute. x, out, stream, result and errors: as in `add`.
     """
-    return (_ABS.call if roads.is_compiling() else _ABS.enter)(x, out, stream)
+    return (_ABS.call if call_path.is_compiling() else _ABS.cached_call)(x, out, stream)
 
 
 def neg(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -104,7 +104,7 @@ def neg(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
 
     Takes integers or floats. Also called negative. x, out, stream, result and errors: as in `add`.
     """
-    return (_NEG.call if roads.is_compiling() else _NEG.enter)(x, out, stream)
+    return (_NEG.call if call_path.is_compiling() else _NEG.cached_call)(x, out, stream)
 
 
 def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -112,7 +112,7 @@ def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return (_SQUARE.call if roads.is_compiling() else _SQUARE.enter)(x, out, stream)
+    return (_SQUARE.call if call_path.is_compiling() else _SQUARE.cached_call)(x, out, stream)
 
 
 def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -121,7 +121,7 @@ def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SQRT.call if roads.is_compiling() else _SQRT.enter)(x, out, stream)
+    return (_SQRT.call if call_path.is_compiling() else _SQRT.cached_call)(x, out, stream)
 
 
 def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -130,7 +130,7 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_RSQRT.call if roads.is_compiling() else _RSQRT.enter)(x, out, stream)
+    return (_RSQRT.call if call_path.is_compiling() else _RSQRT.cached_call)(x, out, stream)
 
 
 def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -139,7 +139,7 @@ def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = N
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Integers give
     floats; NumPy divides integers. x, out, stream, result and errors: as in `add`.
     """
-    return (_RECIPROCAL.call if roads.is_compiling() else _RECIPROCAL.enter)(x, out, stream)
+    return (_RECIPROCAL.call if call_path.is_compiling() else _RECIPROCAL.cached_call)(x, out, stream)
 
 
 def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -148,7 +148,7 @@ def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_EXP.call if roads.is_compiling() else _EXP.enter)(x, out, stream)
+    return (_EXP.call if call_path.is_compiling() else _EXP.cached_call)(x, out, stream)
 
 
 def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -157,7 +157,7 @@ def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_LOG.call if roads.is_compiling() else _LOG.enter)(x, out, stream)
+    return (_LOG.call if call_path.is_compiling() else _LOG.cached_call)(x, out, stream)
 
 
 def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -166,7 +166,7 @@ def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SIN.call if roads.is_compiling() else _SIN.enter)(x, out, stream)
+    return (_SIN.call if call_path.is_compiling() else _SIN.cached_call)(x, out, stream)
 
 
 def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -175,7 +175,7 @@ def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_COS.call if roads.is_compiling() else _COS.enter)(x, out, stream)
+    return (_COS.call if call_path.is_compiling() else _COS.cached_call)(x, out, stream)
 
 
 def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -184,7 +184,7 @@ def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_TANH.call if roads.is_compiling() else _TANH.enter)(x, out, stream)
+    return (_TANH.call if call_path.is_compiling() else _TANH.cached_call)(x, out, stream)
 
 
 def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -193,7 +193,7 @@ def sigmoid(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SIGMOID.call if roads.is_compiling() else _SIGMOID.enter)(x, out, stream)
+    return (_SIGMOID.call if call_path.is_compiling() else _SIGMOID.cached_call)(x, out, stream)
 
 
 def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -201,7 +201,7 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
     """
-    return (_RELU.call if roads.is_compiling() else _RELU.enter)(x, out, stream)
+    return (_RELU.call if call_path.is_compiling() else _RELU.cached_call)(x, out, stream)
 
 
 def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -210,7 +210,7 @@ def silu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SILU.call if roads.is_compiling() else _SILU.enter)(x, out, stream)
+    return (_SILU.call if call_path.is_compiling() else _SILU.cached_call)(x, out, stream)
 
 
 def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -219,7 +219,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SOFTPLUS.call if roads.is_compiling() else _SOFTPLUS.enter)(x, out, stream)
+    return (_SOFTPLUS.call if call_path.is_compiling() else _SOFTPLUS.cached_call)(x, out, stream)
 
 
 def floor(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -227,7 +227,7 @@ def floor(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return (_FLOOR.call if roads.is_compiling() else _FLOOR.enter)(x, out, stream)
+    return (_FLOOR.call if call_path.is_compiling() else _FLOOR.cached_call)(x, out, stream)
 
 
 def ceil(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -235,7 +235,7 @@ def ceil(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return (_CEIL.call if roads.is_compiling() else _CEIL.enter)(x, out, stream)
+    return (_CEIL.call if call_path.is_compiling() else _CEIL.cached_call)(x, out, stream)
 
 
 def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -243,7 +243,7 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return (_ROUND.call if roads.is_compiling() else _ROUND.enter)(x, out, stream)
+    return (_ROUND.call if call_path.is_compiling() else _ROUND.cached_call)(x, out, stream)
 
 
 def is_nan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -252,7 +252,7 @@ def is_nan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
     bool. Also called isnan. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_NAN.call if roads.is_compiling() else _IS_NAN.enter)(x, out, stream)
+    return (_IS_NAN.call if call_path.is_compiling() else _IS_NAN.cached_call)(x, out, stream)
 
 
 def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -260,7 +260,7 @@ def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = 
 
     Takes bool, integers or floats. The result is bool. x, out, stream, result and errors: as in `add`.
     """
-    return (_LOGICAL_NOT.call if roads.is_compiling() else _LOGICAL_NOT.enter)(x, out, stream)
+    return (_LOGICAL_NOT.call if call_path.is_compiling() else _LOGICAL_NOT.cached_call)(x, out, stream)
 
 
 def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -269,7 +269,7 @@ def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
     bool. Also called isinf. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_INF.call if roads.is_compiling() else _IS_INF.enter)(x, out, stream)
+    return (_IS_INF.call if call_path.is_compiling() else _IS_INF.cached_call)(x, out, stream)
 
 
 def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -278,7 +278,7 @@ def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = No
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
     bool. Also called isfinite. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_FINITE.call if roads.is_compiling() else _IS_FINITE.enter)(x, out, stream)
+    return (_IS_FINITE.call if call_path.is_compiling() else _IS_FINITE.cached_call)(x, out, stream)
 
 
 def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -287,7 +287,7 @@ def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
     bool. x, out, stream, result and errors: as in `add`.
     """
-    return (_SIGNBIT.call if roads.is_compiling() else _SIGNBIT.enter)(x, out, stream)
+    return (_SIGNBIT.call if call_path.is_compiling() else _SIGNBIT.cached_call)(x, out, stream)
 
 
 def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -295,7 +295,7 @@ def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
 
     Takes integers or floats. NaN gives NaN. x, out, stream, result and errors: as in `add`.
     """
-    return (_SIGN.call if roads.is_compiling() else _SIGN.enter)(x, out, stream)
+    return (_SIGN.call if call_path.is_compiling() else _SIGN.cached_call)(x, out, stream)
 
 
 def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -303,7 +303,7 @@ def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
     """
-    return (_TRUNC.call if roads.is_compiling() else _TRUNC.enter)(x, out, stream)
+    return (_TRUNC.call if call_path.is_compiling() else _TRUNC.cached_call)(x, out, stream)
 
 
 def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -312,7 +312,7 @@ def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_EXP2.call if roads.is_compiling() else _EXP2.enter)(x, out, stream)
+    return (_EXP2.call if call_path.is_compiling() else _EXP2.cached_call)(x, out, stream)
 
 
 def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -321,7 +321,7 @@ def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_EXPM1.call if roads.is_compiling() else _EXPM1.enter)(x, out, stream)
+    return (_EXPM1.call if call_path.is_compiling() else _EXPM1.cached_call)(x, out, stream)
 
 
 def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -330,7 +330,7 @@ def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_LOG1P.call if roads.is_compiling() else _LOG1P.enter)(x, out, stream)
+    return (_LOG1P.call if call_path.is_compiling() else _LOG1P.cached_call)(x, out, stream)
 
 
 def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -339,7 +339,7 @@ def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_LOG2.call if roads.is_compiling() else _LOG2.enter)(x, out, stream)
+    return (_LOG2.call if call_path.is_compiling() else _LOG2.cached_call)(x, out, stream)
 
 
 def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -348,7 +348,7 @@ def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_LOG10.call if roads.is_compiling() else _LOG10.enter)(x, out, stream)
+    return (_LOG10.call if call_path.is_compiling() else _LOG10.cached_call)(x, out, stream)
 
 
 def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -357,7 +357,7 @@ def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_ERF.call if roads.is_compiling() else _ERF.enter)(x, out, stream)
+    return (_ERF.call if call_path.is_compiling() else _ERF.cached_call)(x, out, stream)
 
 
 def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -366,7 +366,7 @@ def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_TAN.call if roads.is_compiling() else _TAN.enter)(x, out, stream)
+    return (_TAN.call if call_path.is_compiling() else _TAN.cached_call)(x, out, stream)
 
 
 def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -375,7 +375,7 @@ def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arcsin. x, out, stream, result and errors: as in `add`.
     """
-    return (_ASIN.call if roads.is_compiling() else _ASIN.enter)(x, out, stream)
+    return (_ASIN.call if call_path.is_compiling() else _ASIN.cached_call)(x, out, stream)
 
 
 def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -384,7 +384,7 @@ def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arccos. x, out, stream, result and errors: as in `add`.
     """
-    return (_ACOS.call if roads.is_compiling() else _ACOS.enter)(x, out, stream)
+    return (_ACOS.call if call_path.is_compiling() else _ACOS.cached_call)(x, out, stream)
 
 
 def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -393,7 +393,7 @@ def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arctan. x, out, stream, result and errors: as in `add`.
     """
-    return (_ATAN.call if roads.is_compiling() else _ATAN.enter)(x, out, stream)
+    return (_ATAN.call if call_path.is_compiling() else _ATAN.cached_call)(x, out, stream)
 
 
 def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -402,7 +402,7 @@ def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_SINH.call if roads.is_compiling() else _SINH.enter)(x, out, stream)
+    return (_SINH.call if call_path.is_compiling() else _SINH.cached_call)(x, out, stream)
 
 
 def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -411,7 +411,7 @@ def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_COSH.call if roads.is_compiling() else _COSH.enter)(x, out, stream)
+    return (_COSH.call if call_path.is_compiling() else _COSH.cached_call)(x, out, stream)
 
 
 def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -420,7 +420,7 @@ def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arcsinh. x, out, stream, result and errors: as in `add`.
     """
-    return (_ASINH.call if roads.is_compiling() else _ASINH.enter)(x, out, stream)
+    return (_ASINH.call if call_path.is_compiling() else _ASINH.cached_call)(x, out, stream)
 
 
 def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -429,7 +429,7 @@ def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arccosh. x, out, stream, result and errors: as in `add`.
     """
-    return (_ACOSH.call if roads.is_compiling() else _ACOSH.enter)(x, out, stream)
+    return (_ACOSH.call if call_path.is_compiling() else _ACOSH.cached_call)(x, out, stream)
 
 
 def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -438,7 +438,7 @@ def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arctanh. x, out, stream, result and errors: as in `add`.
     """
-    return (_ATANH.call if roads.is_compiling() else _ATANH.enter)(x, out, stream)
+    return (_ATANH.call if call_path.is_compiling() else _ATANH.cached_call)(x, out, stream)
 
 
 def bitwise_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -447,7 +447,7 @@ def bitwise_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = 
     Takes bool or integers. With bool it is the logical not. Also called bitwise_invert and invert. x, out, stream,
     result and errors: as in `add`.
     """
-    return (_BITWISE_NOT.call if roads.is_compiling() else _BITWISE_NOT.enter)(x, out, stream)
+    return (_BITWISE_NOT.call if call_path.is_compiling() else _BITWISE_NOT.cached_call)(x, out, stream)
 
 
 def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -491,7 +491,7 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     -----
     NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
     """
-    return (_ADD.call if roads.is_compiling() else _ADD.enter)(x, y, out, stream)
+    return (_ADD.call if call_path.is_compiling() else _ADD.cached_call)(x, y, out, stream)
 
 
 def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -499,7 +499,7 @@ def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
 
     Takes integers or floats. Also called subtract. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_SUB.call if roads.is_compiling() else _SUB.enter)(x, y, out, stream)
+    return (_SUB.call if call_path.is_compiling() else _SUB.cached_call)(x, y, out, stream)
 
 
 def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -508,7 +508,7 @@ def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     Takes integers or floats. With bool it is the logical and. Also called multiply. x, y, out, stream, result and
     errors: as in `add`.
     """
-    return (_MUL.call if roads.is_compiling() else _MUL.enter)(x, y, out, stream)
+    return (_MUL.call if call_path.is_compiling() else _MUL.cached_call)(x, y, out, stream)
 
 
 def div(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -517,7 +517,7 @@ def div(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     Takes floats. Integers and bool are computed in float64. `trunc_div` and `floor_divide` divide integers in integers.
     Also called divide and true_divide. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_DIV.call if roads.is_compiling() else _DIV.enter)(x, y, out, stream)
+    return (_DIV.call if call_path.is_compiling() else _DIV.cached_call)(x, y, out, stream)
 
 
 def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -526,7 +526,7 @@ def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     Takes integers or floats. Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero; NumPy raises.
     Also called power. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_POW.call if roads.is_compiling() else _POW.enter)(x, y, out, stream)
+    return (_POW.call if call_path.is_compiling() else _POW.cached_call)(x, y, out, stream)
 
 
 def minimum(
@@ -536,7 +536,7 @@ def minimum(
 
     Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_MINIMUM.call if roads.is_compiling() else _MINIMUM.enter)(x, y, out, stream)
+    return (_MINIMUM.call if call_path.is_compiling() else _MINIMUM.cached_call)(x, y, out, stream)
 
 
 def maximum(
@@ -546,7 +546,7 @@ def maximum(
 
     Takes bool, integers or floats. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_MAXIMUM.call if roads.is_compiling() else _MAXIMUM.enter)(x, y, out, stream)
+    return (_MAXIMUM.call if call_path.is_compiling() else _MAXIMUM.cached_call)(x, y, out, stream)
 
 
 def equal(
@@ -556,7 +556,7 @@ def equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_EQUAL.call if roads.is_compiling() else _EQUAL.enter)(x, y, out, stream)
+    return (_EQUAL.call if call_path.is_compiling() else _EQUAL.cached_call)(x, y, out, stream)
 
 
 def not_equal(
@@ -566,7 +566,7 @@ def not_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_NOT_EQUAL.call if roads.is_compiling() else _NOT_EQUAL.enter)(x, y, out, stream)
+    return (_NOT_EQUAL.call if call_path.is_compiling() else _NOT_EQUAL.cached_call)(x, y, out, stream)
 
 
 def less(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -574,7 +574,7 @@ def less(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, 
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_LESS.call if roads.is_compiling() else _LESS.enter)(x, y, out, stream)
+    return (_LESS.call if call_path.is_compiling() else _LESS.cached_call)(x, y, out, stream)
 
 
 def less_equal(
@@ -584,7 +584,7 @@ def less_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_LESS_EQUAL.call if roads.is_compiling() else _LESS_EQUAL.enter)(x, y, out, stream)
+    return (_LESS_EQUAL.call if call_path.is_compiling() else _LESS_EQUAL.cached_call)(x, y, out, stream)
 
 
 def greater(
@@ -594,7 +594,7 @@ def greater(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_GREATER.call if roads.is_compiling() else _GREATER.enter)(x, y, out, stream)
+    return (_GREATER.call if call_path.is_compiling() else _GREATER.cached_call)(x, y, out, stream)
 
 
 def greater_equal(
@@ -604,7 +604,7 @@ def greater_equal(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_GREATER_EQUAL.call if roads.is_compiling() else _GREATER_EQUAL.enter)(x, y, out, stream)
+    return (_GREATER_EQUAL.call if call_path.is_compiling() else _GREATER_EQUAL.cached_call)(x, y, out, stream)
 
 
 def bitwise_and(
@@ -614,7 +614,7 @@ def bitwise_and(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_BITWISE_AND.call if roads.is_compiling() else _BITWISE_AND.enter)(x, y, out, stream)
+    return (_BITWISE_AND.call if call_path.is_compiling() else _BITWISE_AND.cached_call)(x, y, out, stream)
 
 
 def bitwise_or(
@@ -624,7 +624,7 @@ def bitwise_or(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_BITWISE_OR.call if roads.is_compiling() else _BITWISE_OR.enter)(x, y, out, stream)
+    return (_BITWISE_OR.call if call_path.is_compiling() else _BITWISE_OR.cached_call)(x, y, out, stream)
 
 
 def bitwise_xor(
@@ -634,7 +634,7 @@ def bitwise_xor(
 
     Takes bool or integers. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_BITWISE_XOR.call if roads.is_compiling() else _BITWISE_XOR.enter)(x, y, out, stream)
+    return (_BITWISE_XOR.call if call_path.is_compiling() else _BITWISE_XOR.cached_call)(x, y, out, stream)
 
 
 def relu_grad(
@@ -645,7 +645,7 @@ def relu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
     stream, result and errors: as in `add`.
     """
-    return (_RELU_GRAD.call if roads.is_compiling() else _RELU_GRAD.enter)(dy, x, out, stream)
+    return (_RELU_GRAD.call if call_path.is_compiling() else _RELU_GRAD.cached_call)(dy, x, out, stream)
 
 
 def silu_grad(
@@ -656,7 +656,7 @@ def silu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
     stream, result and errors: as in `add`.
     """
-    return (_SILU_GRAD.call if roads.is_compiling() else _SILU_GRAD.enter)(dy, x, out, stream)
+    return (_SILU_GRAD.call if call_path.is_compiling() else _SILU_GRAD.cached_call)(dy, x, out, stream)
 
 
 def silu_mul(
@@ -667,7 +667,7 @@ def silu_mul(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
     stream, result and errors: as in `add`.
     """
-    return (_SILU_MUL.call if roads.is_compiling() else _SILU_MUL.enter)(x, y, out, stream)
+    return (_SILU_MUL.call if call_path.is_compiling() else _SILU_MUL.cached_call)(x, y, out, stream)
 
 
 def logical_and(
@@ -677,7 +677,7 @@ def logical_and(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_LOGICAL_AND.call if roads.is_compiling() else _LOGICAL_AND.enter)(x, y, out, stream)
+    return (_LOGICAL_AND.call if call_path.is_compiling() else _LOGICAL_AND.cached_call)(x, y, out, stream)
 
 
 def logical_or(
@@ -687,7 +687,7 @@ def logical_or(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_LOGICAL_OR.call if roads.is_compiling() else _LOGICAL_OR.enter)(x, y, out, stream)
+    return (_LOGICAL_OR.call if call_path.is_compiling() else _LOGICAL_OR.cached_call)(x, y, out, stream)
 
 
 def logical_xor(
@@ -697,7 +697,7 @@ def logical_xor(
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_LOGICAL_XOR.call if roads.is_compiling() else _LOGICAL_XOR.enter)(x, y, out, stream)
+    return (_LOGICAL_XOR.call if call_path.is_compiling() else _LOGICAL_XOR.cached_call)(x, y, out, stream)
 
 
 def floor_divide(
@@ -708,7 +708,7 @@ def floor_divide(
     Takes integers or floats. As Python's //; integers divided by 0 give 0. x, y, out, stream, result and errors: as in
     `add`.
     """
-    return (_FLOOR_DIVIDE.call if roads.is_compiling() else _FLOOR_DIVIDE.enter)(x, y, out, stream)
+    return (_FLOOR_DIVIDE.call if call_path.is_compiling() else _FLOOR_DIVIDE.cached_call)(x, y, out, stream)
 
 
 def remainder(
@@ -719,7 +719,7 @@ def remainder(
     Takes integers or floats. The result has the sign of y, as Python's %. Integers modulo 0 are 0. Also called mod. x,
     y, out, stream, result and errors: as in `add`.
     """
-    return (_REMAINDER.call if roads.is_compiling() else _REMAINDER.enter)(x, y, out, stream)
+    return (_REMAINDER.call if call_path.is_compiling() else _REMAINDER.cached_call)(x, y, out, stream)
 
 
 def atan2(
@@ -730,7 +730,7 @@ def atan2(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
     arctan2. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_ATAN2.call if roads.is_compiling() else _ATAN2.enter)(x, y, out, stream)
+    return (_ATAN2.call if call_path.is_compiling() else _ATAN2.cached_call)(x, y, out, stream)
 
 
 def hypot(
@@ -741,7 +741,7 @@ def hypot(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
     stream, result and errors: as in `add`.
     """
-    return (_HYPOT.call if roads.is_compiling() else _HYPOT.enter)(x, y, out, stream)
+    return (_HYPOT.call if call_path.is_compiling() else _HYPOT.cached_call)(x, y, out, stream)
 
 
 def copysign(
@@ -752,7 +752,7 @@ def copysign(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
     stream, result and errors: as in `add`.
     """
-    return (_COPYSIGN.call if roads.is_compiling() else _COPYSIGN.enter)(x, y, out, stream)
+    return (_COPYSIGN.call if call_path.is_compiling() else _COPYSIGN.cached_call)(x, y, out, stream)
 
 
 def left_shift(
@@ -763,7 +763,7 @@ def left_shift(
     Takes integers. 0 if y < 0 or y is at least the type's number of bits. Also called bitwise_left_shift. x, y, out,
     stream, result and errors: as in `add`.
     """
-    return (_LEFT_SHIFT.call if roads.is_compiling() else _LEFT_SHIFT.enter)(x, y, out, stream)
+    return (_LEFT_SHIFT.call if call_path.is_compiling() else _LEFT_SHIFT.cached_call)(x, y, out, stream)
 
 
 def right_shift(
@@ -774,7 +774,7 @@ def right_shift(
     Takes integers. If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0. Also called
     bitwise_right_shift. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_RIGHT_SHIFT.call if roads.is_compiling() else _RIGHT_SHIFT.enter)(x, y, out, stream)
+    return (_RIGHT_SHIFT.call if call_path.is_compiling() else _RIGHT_SHIFT.cached_call)(x, y, out, stream)
 
 
 def logaddexp(
@@ -785,7 +785,7 @@ def logaddexp(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
     stream, result and errors: as in `add`.
     """
-    return (_LOGADDEXP.call if roads.is_compiling() else _LOGADDEXP.enter)(x, y, out, stream)
+    return (_LOGADDEXP.call if call_path.is_compiling() else _LOGADDEXP.cached_call)(x, y, out, stream)
 
 
 def fma(
@@ -800,7 +800,7 @@ def fma(
 
     Takes integers or floats. x, y, z, out, stream, result and errors: as in `add`.
     """
-    return (_FMA.call if roads.is_compiling() else _FMA.enter)(x, y, z, out, stream)
+    return (_FMA.call if call_path.is_compiling() else _FMA.cached_call)(x, y, z, out, stream)
 
 
 def where(
@@ -815,7 +815,7 @@ def where(
 
     Takes bool, integers or floats. condition, x, y, out, stream, result and errors: as in `add`.
     """
-    return (_WHERE.call if roads.is_compiling() else _WHERE.enter)(condition, x, y, out, stream)
+    return (_WHERE.call if call_path.is_compiling() else _WHERE.cached_call)(condition, x, y, out, stream)
 
 
 def lerp(
@@ -831,4 +831,4 @@ def lerp(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, weight,
     out, stream, result and errors: as in `add`.
     """
-    return (_LERP.call if roads.is_compiling() else _LERP.enter)(x, y, weight, out, stream)
+    return (_LERP.call if call_path.is_compiling() else _LERP.cached_call)(x, y, weight, out, stream)

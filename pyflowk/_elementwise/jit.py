@@ -46,7 +46,7 @@ class Variable(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """What is compiled: `aliases` are the formula's own names of types."""
+    """What is compiled; `aliases` are the names that the formula uses for types."""
 
     name: str
     operation: str
@@ -72,7 +72,7 @@ def source_of(formula: Formula) -> str:
         "#include <flowk/detail/elementwise_kernel.cuh>",
         formula.preamble,
         "struct flowk_formula {",
-        *(f"  {value_type(number.dtype)} {number.name};" for number in numbers),
+        *(f"  alignas(8) {value_type(number.dtype)} {number.name};" for number in numbers),  # a word each: c_call.h
         *(f"  using {alias} = {value_type(dtype)};" for alias, dtype in formula.aliases),
         f"  __device__ __forceinline__ {_STORAGE[formula.output.dtype]} operator()("
         + ", ".join(f"const {_STORAGE[array.dtype]} flowk_{array.name}" for array in arrays)
@@ -106,11 +106,11 @@ def kernel_expression(formula: Formula, kernel: str, pack_elements: int) -> str:
 
 
 def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architecture: str) -> Any:
-    """The compiled kernel as a cuda.core.ObjectCode, whose one name is kernel_expression().
+    """The compiled kernel as a cuda.core.ObjectCode with the name kernel_expression().
 
     kernel         the name of a kernel of flowk/detail/elementwise_kernel.cuh
     architecture   sm_90, for example
-    FlowkValueError, with the compiler's log, where the formula does not compile; ImportError without NVRTC.
+    Raises FlowkValueError, with the compiler's log, if the formula does not compile; ImportError without NVRTC.
     """
     core, utils = _cuda_core()
     source, expression = source_of(formula), kernel_expression(formula, kernel, pack_elements)
@@ -134,7 +134,7 @@ def compile_kernel(formula: Formula, kernel: str, pack_elements: int, architectu
         raise ImportError(f"{_NEEDS_NVRTC}: {error}") from error
     cache = _disk_cache()
     stored = None if cache is None else cache.get(key)
-    if stored is not None:  # the kernel's symbol, NUL, the cubin: cuda.core keeps no symbols beside a cubin
+    if stored is not None:  # the kernel's symbol, NUL, the cubin: cuda.core keeps no symbols with a cubin
         symbol, _, cubin = bytes(stored).partition(b"\0")
         return core.ObjectCode.from_cubin(cubin, name=formula.name, symbol_mapping={expression: symbol})  # bytes: 1.2
     code = _compile(core, source, options, expression, formula.name)
@@ -175,7 +175,7 @@ def _cuda_core() -> tuple[Any, Any]:
 
 @functools.cache
 def _disk_cache() -> Any:
-    """cuda.core's cache in the user's folder; None in versions without one, or where that cannot be written."""
+    """cuda.core's cache in the user's folder; None if this version has none, or if the folder cannot be written."""
     _, utils = _cuda_core()
     try:
         return utils.FileStreamProgramCache()
@@ -189,20 +189,20 @@ def include_folders() -> tuple[str, ...]:
     from importlib.resources import files
 
     package = Path(__file__).parents[1]
-    # In the package; where an editable install has put it; in the source tree.
+    # In the package, in the folder of an editable install, and in the source tree.
     places = [package / "include", Path(str(files(package.name).joinpath("include"))), package.parent / "include"]
-    own = next((path for path in places if (path / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()), None)
-    if own is None:
+    headers = next((path for path in places if (path / "flowk" / "detail" / "elementwise_kernel.cuh").is_file()), None)
+    if headers is None:
         raise FlowkError(Status.INTERNAL_ERROR, f"flowk's headers are not in {', '.join(map(str, places))}")
     toolkit = _toolkit_headers()
-    found = [own] if toolkit is None else [own, toolkit, toolkit / "cccl"]
-    return tuple(str(path) for path in found if path.is_dir())
+    folders = [headers] if toolkit is None else [headers, toolkit, toolkit / "cccl"]
+    return tuple(str(path) for path in folders if path.is_dir())
 
 
 def _toolkit_headers() -> Path | None:
     """The folder of cuda_fp16.h: a wheel's or CUDA_HOME's."""
     candidates = []
-    with contextlib.suppress(Exception):  # cuda.pathfinder's own classes, where it finds none
+    with contextlib.suppress(Exception):  # classes of cuda.pathfinder, if it finds none
         candidates.append(import_module("cuda.pathfinder").find_nvidia_header_directory("cudart"))
     candidates += [f"{root}/include" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     return next((Path(path) for path in candidates if path and os.path.isfile(f"{path}/cuda_fp16.h")), None)

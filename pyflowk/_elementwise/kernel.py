@@ -1,36 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ElementwiseKernel: a user's own formula as an elementwise function on a GPU."""
+"""ElementwiseKernel: a formula of the user as an elementwise function on a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._arguments import shown
 from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
+from .._calls import call_path
+from .._calls.call_path import CallPath
 from .._native import driver
 from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
-from .._native.errors import error_of
-from .._pipeline import Operation, Request, call, no_array
-from .._program import Buffer, Memory, Program
-from .jit import Formula, Variable, compile_kernel, kernel_expression, value_type
-from .layout import place_operands
-from .promotion import FLOATS, INTEGERS, number_bytes
+from .._native.library import device_of
+from .._pipeline import Operation, Request, no_array
+from .._program import INPUT, MEMBER, OUTPUT, Arg, Buffer, Program, Step
+from .._program import Number as NumberArg
+from .jit import Formula, Variable, compile_kernel, kernel_expression
+from .layout import Placement, place_operands
+from .promotion import FLOATS, INTEGERS, number_as
 
 if TYPE_CHECKING:
     from .._typing import Array, Number, Stream
 
-_MOST_ARRAYS = 3
+_MAX_ARRAYS = 3
 _LAUNCH_BYTES, _PARAMS_OFFSET = ctypes.sizeof(FunctorLaunch), FunctorLaunch.params.offset
-_FORMATS = {"bool": "?", "float": "f", "double": "d"} | {
-    f"{sign}int{bits}_t": letter.upper() if sign else letter
-    for sign in ("", "u")
-    for bits, letter in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))
-}
-
+_MEMBER_BYTES = 8
+_PACK_SIZES = 5  # 1, 2, 4, 8 and 16 elements
 
 # The index is flowk_functor_launch.kernel.
 _KERNELS = (
@@ -44,7 +42,7 @@ _KERNELS = (
 
 
 class Parameter(NamedTuple):
-    """`T x`: `dtype` is None where the type is one letter."""
+    """`T x`; `dtype` is None if the type is one letter."""
 
     name: str
     type_name: str
@@ -52,22 +50,70 @@ class Parameter(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A formula with all types known, and the arguments of calls on operands of these shapes and strides."""
+    """A formula with all types known, and the layouts of the operands of a call."""
 
     formula: Formula
-    arrays: tuple[int, ...]  # which operands are arrays
-    numbers: tuple[tuple[int, DType], ...]  # which are numbers, and their types
-    number_format: str  # the members of the functor, for struct.pack()
-    strides: int  # address of the addresses of all arrays' strides, out's first
-    dtypes: int  # address of their types
-    rank: int
-    shape: int | None
-    out_shape: tuple[int, ...]
-    order: tuple[int, ...] | None  # as in Buffer
+    arrays: tuple[int, ...]  # indices of the operands that are arrays
+    numbers: tuple[tuple[int, DType], ...]  # indices of the operands that are numbers, and the types of their members
+    place: Placement
     out_dtype: Any
-    pointers: type  # of the array of all arrays' addresses
-    kernels: dict[tuple[int, int, int], int]  # the CUkernel by kernel, pack_elements and device
-    keep: Any
+
+
+class FormulaKernels:
+    """The kernels of a formula, which are compiled when a call first needs them."""
+
+    def __init__(self, formula: Formula) -> None:
+        self._formula = formula
+        self._tables: dict[int, ctypes.Array[ctypes.c_void_p]] = {}
+        self._loaded: list[Any] = []  # cuda.core's kernels, which keep the CUkernels
+
+    def table(self, device: int) -> ctypes.Array[ctypes.c_void_p]:
+        """The CUkernels of a device, by flowk_functor_launch.kernel and log2 of pack_elements; NULL: not compiled."""
+        if device not in self._tables:
+            self._tables[device] = (ctypes.c_void_p * (len(_KERNELS) * _PACK_SIZES))()
+        return self._tables[device]
+
+    def launch(
+        self, library: Any, strides: int, dtypes: int, num_arrays: int, rank: int, shape: int | None, *values: Any
+    ) -> int:
+        """Plans and launches; `values` are the arrays' addresses, the numbers as bytes, and the stream. Returns the
+        library's status."""
+        *others, stream = values
+        device = device_of(library)
+        if device is None:
+            name = next(each.name for each in self._formula.inputs if not each.is_number)
+            raise TypeError(f"{self._formula.name} runs on a GPU only, but {name} is a host array")
+        addresses = (ctypes.c_void_p * num_arrays)(*others[:num_arrays])
+        members = b"".join(number.ljust(_MEMBER_BYTES, b"\0") for number in others[num_arrays:])
+        launch = FunctorLaunch(_LAUNCH_BYTES, FUNCTOR_PARAMS_VERSION, 1)
+        address, part = ctypes.addressof(launch), 0
+        with driver.current(device):
+            while part < launch.num_parts:
+                status = library.flowk_functor_plan(
+                    *(ctypes.addressof(addresses), strides, dtypes, num_arrays, rank, shape, part, address)
+                )
+                if status:
+                    return int(status)
+                if launch.num_parts:
+                    kernel = self._kernel(launch.kernel, launch.pack_elements, device)
+                    size = launch.num_blocks, launch.num_threads, launch.shared_bytes
+                    driver.launch(kernel, *size, stream, address + _PARAMS_OFFSET, members)
+                part += 1
+        return 0
+
+    def _kernel(self, index: int, pack_elements: int, device: int) -> int:
+        """A CUkernel, compiled if it is not in the table."""
+        table, at = self.table(device), index * _PACK_SIZES + pack_elements.bit_length() - 1
+        handle = table[at]
+        if handle is None:
+            name = _KERNELS[index]
+            code = compile_kernel(self._formula, name, pack_elements, driver.architecture(device))
+            loaded = code.get_kernel(kernel_expression(self._formula, name, pack_elements))
+            self._loaded.append(loaded)
+            handle = int(loaded.handle)
+            driver.allow_shared_memory(handle, device)
+            table[at] = handle
+        return handle
 
 
 class ElementwiseKernel:
@@ -132,7 +178,8 @@ class ElementwiseKernel:
         self.__name__ = name
         self._names = tuple(names[:-1])
         self._operation = Operation(self._names, self._plan, takes_numbers=True)
-        self._kernels: dict[tuple[Formula, str, int, int], tuple[int, Any]] = {}
+        self._kernels: dict[Formula, FormulaKernels] = {}
+        self._path = CallPath(" ".join(f"{each}#" for each in self._names), self._request)
 
     def __repr__(self) -> str:
         return f"<pyflowk.ElementwiseKernel {self.__name__}>"
@@ -144,68 +191,32 @@ class ElementwiseKernel:
             operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
         if len(operands) != len(self._names):
             raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
-        return call(Request(self._operation, operands), (out,), stream)
+        path = self._path
+        return (path.call if call_path.is_compiling() else path.cached_call)(*operands, out, stream)
+
+    def _request(self, *operands: Any) -> Request:
+        return Request(self._operation, operands)
 
     def _plan(self, operands: tuple[Signature, ...], outs: tuple[Signature | None], options: None) -> Program:
-        binding = self._bind(operands, outs[0])
-        result = Buffer(binding.out_shape, binding.out_dtype, binding.order)
-        return Program((), (result,), keep=binding, launch=self._launch)
-
-    def _launch(self, program: Program, library: Any, memory: Memory, device: int | None, stream: int) -> None:
-        """What runs instead of a Program's steps."""
-        operands, outputs, _ = memory
-        binding: Binding = program.keep
-        if device is None:
-            raise TypeError(f"{self.__name__} runs on a GPU only, but {self._names[binding.arrays[0]]} is a host array")
-        pointers = [outputs[0], *(operands[index] for index in binding.arrays)]
-        members = [_member(operands[index], code, self._names[index]) for index, code in binding.numbers]
-        factory = struct.pack(binding.number_format, *members)
-        with driver.current(device):
-            self._run(library, binding, pointers, factory, device, stream)
-
-    def _run(
-        self, library: Any, binding: Binding, pointers: list[Any], factory: bytes, device: int, stream: int
-    ) -> None:
-        launch = FunctorLaunch(_LAUNCH_BYTES, FUNCTOR_PARAMS_VERSION, 1)
-        address, addresses = ctypes.addressof(launch), binding.pointers(*pointers)
-        part = 0
-        while part < launch.num_parts:
-            status = library.flowk_functor_plan(
-                *(ctypes.addressof(addresses), binding.strides, binding.dtypes, len(pointers)),
-                *(binding.rank, binding.shape, part, address),
-            )
-            if status:
-                raise error_of(library, status)
-            if launch.num_parts:
-                key = (launch.kernel, launch.pack_elements, device)
-                kernel = binding.kernels.get(key)
-                if kernel is None:
-                    kernel = binding.kernels[key] = self._kernel(binding.formula, *key)
-                driver.launch(
-                    *(kernel, launch.num_blocks, launch.num_threads, launch.shared_bytes, stream),
-                    *(address + _PARAMS_OFFSET, factory),
-                )
-            part += 1
-
-    def _kernel(self, formula: Formula, kernel_index: int, pack_elements: int, device: int) -> int:
-        """Its CUkernel."""
-        kernel = _KERNELS[kernel_index]
-        key = (formula, kernel, pack_elements, device)
-        if key not in self._kernels:
-            code = compile_kernel(formula, kernel, pack_elements, driver.architecture(device))
-            loaded = code.get_kernel(kernel_expression(formula, kernel, pack_elements))
-            handle = int(loaded.handle)
-            driver.allow_shared_memory(handle, device)
-            self._kernels[key] = (handle, loaded)
-        return self._kernels[key][0]
+        formula, arrays, numbers, place, out_dtype = self._bind(operands, outs[0])
+        strides = (ctypes.c_void_p * len(place.addresses))(*place.addresses)
+        dtypes = (formula.output.dtype, *(formula.inputs[index].dtype for index in arrays))
+        codes = (ctypes.c_int * len(dtypes))(*dtypes)
+        layout = ctypes.addressof(strides), ctypes.addressof(codes), len(dtypes), len(place.shape), place.shape_address
+        pointers = [Arg(OUTPUT, 0), *(Arg(INPUT, index) for index in arrays)]
+        members = [Arg(MEMBER, NumberArg(index, number_as(code), self._names[index])) for index, code in numbers]
+        names = {"rank": "out.ndim", **dict(zip("xyz", (self._names[index] for index in arrays)))}
+        step = Step.of("flowk_functor_plan", (*layout, *pointers, *members), names)
+        step = step._replace(kernels=self._kernels.setdefault(formula, FormulaKernels(formula)))
+        return Program((step,), (Buffer(place.shape, out_dtype, place.order),), keep=(strides, codes, place.keep))
 
     def _bind(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
         """Finds the types. An operand is (shape, strides, dtype) of an array, or the type of a number."""
         arrays = tuple(index for index, operand in enumerate(operands) if isinstance(operand, tuple))
         if None in operands:
             raise no_array(self._names[operands.index(None)], None, "array or a number")
-        if len(arrays) > _MOST_ARRAYS:
-            raise ValueError(f"{self.__name__} got {len(arrays)} arrays, must be at most {_MOST_ARRAYS}")
+        if len(arrays) > _MAX_ARRAYS:
+            raise ValueError(f"{self.__name__} got {len(arrays)} arrays, must be at most {_MAX_ARRAYS}")
         types = self._types(operands, arrays, out)
         output = types.get(self.out_param.type_name, self.out_param.dtype)
         if output is None:
@@ -227,35 +238,19 @@ class ElementwiseKernel:
             Variable(self.out_param.name, output),
             tuple(aliases.items()),
         )
-        out_shape, order, out_address, strides, keep = place_operands(
-            [self._names[index] for index in arrays], [operands[index] for index in arrays], out
-        )
-        pointers = ctypes.c_void_p * len(strides)
-        addresses = pointers(*strides)
-        codes = (ctypes.c_int * len(strides))(output, *(inputs[index].dtype for index in arrays))
+        place = place_operands([self._names[index] for index in arrays], [operands[index] for index in arrays], out)
         numbers = tuple((index, inputs[index].dtype) for index in range(len(inputs)) if index not in arrays)
-        return Binding(
-            formula,
-            arrays,
-            numbers,
-            # C's layout, one byte at least, and a tail to the largest alignment.
-            "@" + "".join(_FORMATS[value_type(code)] for _, code in numbers) + "x0q",
-            ctypes.addressof(addresses),
-            ctypes.addressof(codes),
-            len(out_shape),
-            out_address,
-            out_shape,
-            order,
-            dtype_like(output, operands[arrays[0]][2]),
-            pointers,
-            {},
-            (addresses, codes, keep),
-        )
+        for index, code in numbers:
+            if code in INTEGERS and (operands[index] is float or operands[index] in FLOATS):
+                name = self._names[index]
+                raise TypeError(f"{name} is a float, must be an integer: its type is {dtype_name(code)}")
+        return Binding(formula, arrays, numbers, place, dtype_like(output, operands[arrays[0]][2]))
 
     def _types(
         self, operands: tuple[Signature, ...], arrays: tuple[int, ...], out: Signature | None
     ) -> dict[str, DType]:
-        """What each type name stands for: its own dtype, or for a letter that of the first array, else number."""
+        """The type that each type name stands for. A letter has the type of the first array that is declared with it,
+        or if there is none, of the first number."""
         parameters = (*self.in_params, self.out_param)
         types = {parameter.type_name: parameter.dtype for parameter in parameters if parameter.dtype is not None}
         passed = [(self.in_params[index], operands[index]) for index in arrays]
@@ -291,11 +286,3 @@ def _parse(text: str, what: str) -> list[Parameter]:
             raise ValueError(f"{what} = {text!r}: {type_name!r} must be one letter, bool, an integer or a float type")
         parameters.append(Parameter(name, type_name, code))
     return parameters
-
-
-def _member(number: Any, code: DType, name: str) -> Any:
-    """A number as a member of the functor, in its type."""
-    if code in INTEGERS and isinstance(number, float):
-        raise TypeError(f"{name} is a float, must be an integer: its type is {dtype_name(code)}")
-    encoded = number_bytes(number, code, name)
-    return struct.unpack("=f", encoded)[0] if code in FLOATS and len(encoded) == 4 else number

@@ -23,7 +23,7 @@ class Placement(NamedTuple):
 
 
 def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Signature | None) -> Placement:
-    """ValueError where shapes do not broadcast, or a stride is not a multiple of the element."""
+    """Raises ValueError if shapes do not broadcast, or if a stride is not a multiple of the element."""
     shapes = [(name, tuple(operand[0])) for name, operand in zip(names, operands) if isinstance(operand, tuple)]
     if out is None:
         out_shape = broadcast_shape(shapes)
@@ -46,8 +46,9 @@ def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Sig
 
 def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """The dimensions from the outermost in memory to the innermost, as in the operands that have these strides; None is
-    C order. NumPy's order "K" where operands agree: the first operand that moves along both of two dimensions decides
-    which of them is outer (in NumPy C order does where they differ); where none does, the order is C's."""
+    C order. If the operands agree, this is NumPy's order "K". If not, the first operand that moves along both of two
+    dimensions decides which of them is outer; NumPy takes C order then. If no operand moves along both, C order
+    decides."""
     order: list[int] = []
     for dimension in range(len(shape)):
         place = len(order)
@@ -99,7 +100,8 @@ def _broadcasts(shape: tuple[int, ...], out_shape: tuple[int, ...]) -> bool:
 
 
 def _strides(operand: Signature, name: str, out_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """In elements, over the dimensions of out: 0 where the operand is broadcast, as a number is everywhere."""
+    """Strides in elements over the dimensions of out; 0 for a dimension in which the operand is broadcast. A number is
+    broadcast in all of them."""
     if not isinstance(operand, tuple):
         return (0,) * len(out_shape)
     shape, strides, dtype = operand

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type of a result, by NumPy's rules, for the element types of flowk.h in the arrays of any framework that has no
-rules of its own in PROMOTIONS of resolution.py.
+"""The type of a result by NumPy's rules, for the element types of flowk.h and the arrays of all frameworks that have no
+rules in PROMOTIONS of resolution.py.
 
-It depends on the operands' types alone: not on their shapes, nor on their order.
+It depends only on the types of the operands, not on their shapes or their order.
 
 The type of a result of two types:
-  - bool and any other: the other; two integers: the narrowest that holds both, float64 for uint64 beside a signed one;
-  - an integer beside a float: the wider of the float and the float that NumPy gives for the integer alone (float16 for
-    8 bits, float32 for 16, float64 for more); 8 bits leave every float as it is;
-  - two floats: the narrowest that holds both, except that float16 beside float8_e5m2 gives float32, as in ml_dtypes.
-Of more types: those that give way to another, as bool does to all, drop out; the floats come to one type; that and the
-integers do.
+  - bool and another type: the other type;
+  - two integers: the narrowest type that holds both; float64 for uint64 with a signed integer;
+  - an integer and a float: the wider of the float and the float that NumPy gives for the integer (float16 for 8 bits,
+    float32 for 16, float64 for more); an integer of 8 bits leaves every float as it is;
+  - two floats: the narrowest type that holds both, except that float16 with float8_e5m2 gives float32, as in ml_dtypes.
+Of more than two types, first those drop out that another type holds (bool always does); then all floats are promoted to
+one type, then this type and the integers.
 
-A Python number is weak: it takes the arrays' type, unless it is a float beside integers or bool (float64), or an int
-beside bool (int64). NumPy promotes bfloat16 and float8 beside a Python float to float32; pyflowk does not. A NumPy
-scalar has its own type, as in NumPy 2, in parameters too; that includes np.float64, which is also a Python float. So
-does a host array of rank 0 beside arrays on a GPU.
+A Python number is weak: it takes the arrays' type, except that a float with integers or bool gives float64, and an int
+with bool gives int64. NumPy promotes bfloat16 and float8 with a Python float to float32; pyflowk does not. A NumPy
+scalar keeps its type, as in NumPy 2, as a parameter too; this includes np.float64, which is also a Python float. A host
+array of rank 0 with arrays on a GPU also keeps its type.
 
-A number beside floats of 8 and 16 bits is not rounded to their type: the formula is computed in float32, where the
-number is rounded to float32, and its result is rounded once. In a comparison, whose result is not rounded, the number
-is rounded to the arrays' type first, as NumPy and torch do; an int that an integer type does not hold compares as what
-it is.
+A number with floats of 8 and 16 bits is not rounded to their type: the formula is computed in float32, to which the
+number is rounded, and the result is rounded once. In a comparison the number is first rounded to the arrays' type, as
+NumPy and torch do. An int that an integer type does not hold is compared by its value.
 """
 
 from __future__ import annotations

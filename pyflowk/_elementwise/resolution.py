@@ -14,8 +14,8 @@ from .promotion import FLOATS, INTEGERS, MIXED_FLOATS, common_type, float_of, in
 
 Op = UnaryOp | BinaryOp | TernaryOp
 
-# What NumPy computes where the library has no operation: on bool, + is or, * is and, ~ is not, abs keeps it;
-# rounding keeps integers.
+# What NumPy computes if the library has no such operation. On bool, + is "or", * is "and", ~ is "not", and abs does
+# nothing; rounding does nothing to integers.
 OF_BOOL: dict[Op, Op] = {
     BinaryOp.ADD: BinaryOp.MAX,
     BinaryOp.MUL: BinaryOp.MIN,
@@ -58,8 +58,8 @@ def resolve(
     exact_integers: bool = False,
 ) -> Resolution:
     """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number. With
-    `exact_integers` DIV computes integers in integers. TypeError where op does not take these types; `names` are the
-    operands'."""
+    `exact_integers` DIV computes integers in integers. Raises TypeError if op does not take these types; `names` are
+    the names of the operands."""
     values = operands[1:] if op == TernaryOp.WHERE else operands
     scalars = [kind for kind in (*values, *parameters) if not isinstance(kind, DType)]
     codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
@@ -124,7 +124,8 @@ def computed_as(op: Op, common: DType, exact_integers: bool, default: DType | No
 
 
 def _wrong_types(takes: str, operands: tuple[DType | type, ...], names: tuple[str, ...], common: DType) -> TypeError:
-    """Names the first operand of a type that is not taken; all of them where only the type that they come to is not."""
+    """The exception. It names the first operand whose type op does not take; all operands, if op takes each type but
+    not their common type."""
     wanted = " or ".join({"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in takes)
     codes = [kind if isinstance(kind, DType) else _type_of_number(kind) for kind in operands]
     texts = [
@@ -151,8 +152,8 @@ def takes_out(op: Op, result: DType, out: DType) -> bool:
 
 
 def compared_past_bounds(op: BinaryOp, number: int, index: int, code: DType) -> tuple[BinaryOp, int]:
-    """The answer of `op` for a number at `index` that type `code` does not hold, which is one for all elements, as a
-    comparison with a bound of the type: `x <= high` and `low <= y` are true, `x > high` and `low > y` false."""
+    """A comparison that gives the answer of `op` for a number at `index` that type `code` does not hold. The answer is
+    the same for all elements: `x <= high` and `low <= y` are true, `x > high` and `low > y` are false."""
     low, high = integer_bounds(code)
     x_is_less = (number > 0) == (index == 1)
     is_true = op in (_TRUE_OF_LESS if x_is_less else _TRUE_OF_GREATER)

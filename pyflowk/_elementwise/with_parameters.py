@@ -9,12 +9,12 @@ import numpy as np
 
 from .._arguments import shown
 from .._arrays.dtypes import NUMBER_TYPES, named_type
-from .._calls import roads
-from .._calls.roads import Road
+from .._calls import call_path
+from .._calls.call_path import CallPath
 from .._native.abi import DType
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import Request
-from .call import LARGEST_PARAMETER, Elementwise, elementwise_road, types_of
+from .call import LARGEST_PARAMETER, Elementwise, elementwise_path, types_of
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
@@ -47,7 +47,7 @@ def cast(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_CAST_ROAD.call if roads.is_compiling() else _CAST_ROAD.enter)(x, dtype, out, stream)
+    return (_CAST_PATH.call if call_path.is_compiling() else _CAST_PATH.cached_call)(x, dtype, out, stream)
 
 
 def _cast(x: Any, dtype: Any, out: Any) -> Request:
@@ -56,7 +56,7 @@ def _cast(x: Any, dtype: Any, out: Any) -> Request:
     return Request(_CAST_TO_OUT if dtype is None else _CAST[named_type(dtype)], (x,))
 
 
-_CAST_ROAD = Road("x dtype=", _cast, takes_outs=True)
+_CAST_PATH = CallPath("x dtype=", _cast, takes_outs=True)
 
 
 def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
@@ -69,10 +69,10 @@ def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = Non
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_POSITIVE_ROAD.call if roads.is_compiling() else _POSITIVE_ROAD.enter)(x, out, stream)
+    return (_POSITIVE_PATH.call if call_path.is_compiling() else _POSITIVE_PATH.cached_call)(x, out, stream)
 
 
-_POSITIVE_ROAD = elementwise_road(UnaryOp.COPY, "x")
+_POSITIVE_PATH = elementwise_path(UnaryOp.COPY, "x")
 
 
 def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -87,14 +87,14 @@ def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, str
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_LEAKY_RELU_ROAD.call if roads.is_compiling() else _LEAKY_RELU_ROAD.enter)(x, slope, out, stream)
+    return (_LEAKY_RELU_PATH.call if call_path.is_compiling() else _LEAKY_RELU_PATH.cached_call)(x, slope, out, stream)
 
 
 def _leaky_relu(x: Any, slope: Any) -> Request:
     return Request(_LEAKY_RELU, (x,), _as_float(slope=slope), (slope,))
 
 
-_LEAKY_RELU_ROAD = Road("x slope~", _leaky_relu)
+_LEAKY_RELU_PATH = CallPath("x slope~", _leaky_relu)
 
 
 def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -109,14 +109,14 @@ def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Str
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_ELU_ROAD.call if roads.is_compiling() else _ELU_ROAD.enter)(x, alpha, out, stream)
+    return (_ELU_PATH.call if call_path.is_compiling() else _ELU_PATH.cached_call)(x, alpha, out, stream)
 
 
 def _elu(x: Any, alpha: Any) -> Request:
     return Request(_ELU, (x,), _as_float(alpha=alpha), (alpha,))
 
 
-_ELU_ROAD = Road("x alpha~", _elu)
+_ELU_PATH = CallPath("x alpha~", _elu)
 
 
 def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -131,14 +131,14 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_GELU_ROAD.call if roads.is_compiling() else _GELU_ROAD.enter)(x, approximate, out, stream)
+    return (_GELU_PATH.call if call_path.is_compiling() else _GELU_PATH.cached_call)(x, approximate, out, stream)
 
 
 def _gelu(x: Any, approximate: Any) -> Request:
     return Request(_approximated(_GELU, approximate), (x,))
 
 
-_GELU_ROAD = Road("x approximate=", _gelu)
+_GELU_PATH = CallPath("x approximate=", _gelu)
 
 
 def gelu_grad(
@@ -160,14 +160,16 @@ def gelu_grad(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_GELU_GRAD_ROAD.call if roads.is_compiling() else _GELU_GRAD_ROAD.enter)(dy, x, approximate, out, stream)
+    return (_GELU_GRAD_PATH.call if call_path.is_compiling() else _GELU_GRAD_PATH.cached_call)(
+        dy, x, approximate, out, stream
+    )
 
 
 def _gelu_grad(dy: Any, x: Any, approximate: Any) -> Request:
     return Request(_approximated(_GELU_GRAD, approximate), (dy, x))
 
 
-_GELU_GRAD_ROAD = Road("dy x approximate=", _gelu_grad)
+_GELU_GRAD_PATH = CallPath("dy x approximate=", _gelu_grad)
 
 
 def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
@@ -197,7 +199,7 @@ def clip(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_CLIP_ROAD.call if roads.is_compiling() else _CLIP_ROAD.enter)(x, min, max, out, stream)
+    return (_CLIP_PATH.call if call_path.is_compiling() else _CLIP_PATH.cached_call)(x, min, max, out, stream)
 
 
 def _clip(x: Any, min: Any, max: Any) -> Request:
@@ -216,7 +218,7 @@ _AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "min"))
 _AT_MOST = Elementwise(BinaryOp.MIN, ("x", "max"))
 _CLIP_BY_NUMBERS = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("min", "max"))
 _CLIP_BY_ARRAYS = Elementwise(TernaryOp.CLAMP_BY, ("x", "min", "max"))
-_CLIP_ROAD = Road("x min max", _clip)
+_CLIP_PATH = CallPath("x min max", _clip)
 
 
 def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -231,7 +233,7 @@ def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stre
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_SCALE_ROAD.call if roads.is_compiling() else _SCALE_ROAD.enter)(x, a, b, out, stream)
+    return (_SCALE_PATH.call if call_path.is_compiling() else _SCALE_PATH.cached_call)(x, a, b, out, stream)
 
 
 def _scale(x: Any, a: Any, b: Any) -> Request:
@@ -240,7 +242,7 @@ def _scale(x: Any, a: Any, b: Any) -> Request:
     return Request(_SCALE_BY, (x, a, b))
 
 
-_SCALE_ROAD = Road("x a~ b~", _scale)
+_SCALE_PATH = CallPath("x a~ b~", _scale)
 
 
 def _as_float(**parameter: Any) -> tuple[DType | type, ...]:
@@ -270,10 +272,10 @@ def trunc_div(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_TRUNC_DIV_ROAD.call if roads.is_compiling() else _TRUNC_DIV_ROAD.enter)(x, y, out, stream)
+    return (_TRUNC_DIV_PATH.call if call_path.is_compiling() else _TRUNC_DIV_PATH.cached_call)(x, y, out, stream)
 
 
-_TRUNC_DIV_ROAD = elementwise_road(BinaryOp.DIV, "x y", exact_integers=True)
+_TRUNC_DIV_PATH = elementwise_path(BinaryOp.DIV, "x y", exact_integers=True)
 
 
 def add_multiply(
@@ -296,11 +298,13 @@ def add_multiply(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_ADD_MULTIPLY_ROAD.call if roads.is_compiling() else _ADD_MULTIPLY_ROAD.enter)(x, y, z, a, out, stream)
+    return (_ADD_MULTIPLY_PATH.call if call_path.is_compiling() else _ADD_MULTIPLY_PATH.cached_call)(
+        x, y, z, a, out, stream
+    )
 
 
 def _add_multiply(x: Any, y: Any, z: Any, a: Any) -> Request:
     return Request(_ADD_MULTIPLY, (x, y, z), types_of(a=a), (a,))
 
 
-_ADD_MULTIPLY_ROAD = Road("x y z a~", _add_multiply)
+_ADD_MULTIPLY_PATH = CallPath("x y z a~", _add_multiply)

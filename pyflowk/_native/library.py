@@ -85,6 +85,11 @@ def function_of(library: Library, name: str) -> Any:
     return getattr(library._library if isinstance(library, _OnDevice) else library, name)
 
 
+def device_of(library: Any) -> int | None:
+    """The device whose arrays a library of for_device() takes; None for the host."""
+    return next(device for device, each in loaded.items() if each is library)
+
+
 def addresses(library: ctypes.CDLL) -> Any:
     """The addresses of the C functions, as the struct FlowkFunctions of c_functions.h."""
     functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in abi.FUNCTIONS]

@@ -2,9 +2,9 @@
 """The operators: what neither the signatures of their functions nor flowk.h say. The elementwise ones are the rows of
 flowk/elementwise_ops.h.
 
-An operator's parameters are those of its function in Python. From its signature come the parameters of its Road, the
-schema of torch.ops.flowk, the function of pyflowk.jax and the stub; from flowk.h come the prototype in _native/abi.py
-and the calls in C.
+An operator's parameters are those of its function in Python. From its signature come the parameters of its CallPath,
+the schema of torch.ops.flowk, the function of pyflowk.jax and the stub; from flowk.h come the prototype in
+_native/abi.py and the calls in C.
 """
 
 from __future__ import annotations

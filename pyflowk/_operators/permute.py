@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._calls import roads
-from .._calls.roads import Road, parameters_of
+from .._calls import call_path
+from .._calls.call_path import CallPath, parameters_of
 from .._pipeline import Request
 from .permute_arguments import axes_tuple, permute_request
 from .permute_pattern import axes_of_pattern
@@ -72,7 +72,9 @@ def permute(
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
     """
-    return (_PERMUTE.call if roads.is_compiling() else _PERMUTE.enter)(x, axes, more, dtype, scale, out, stream)
+    return (_PERMUTE.call if call_path.is_compiling() else _PERMUTE.cached_call)(
+        x, axes, more, dtype, scale, out, stream
+    )
 
 
 def batch_transpose(
@@ -92,7 +94,7 @@ def batch_transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, dtype, scale, out, stream)
+    return (_TRANSPOSE.call if call_path.is_compiling() else _TRANSPOSE.cached_call)(x, dtype, scale, out, stream)
 
 
 def _permute(x: Any, axes: Any, more: tuple[Any, ...], dtype: Any, scale: Any) -> Request:
@@ -107,5 +109,5 @@ def _transpose(x: Any, dtype: Any, scale: Any) -> Request:
     return permute_request(x, None, dtype, scale)
 
 
-_PERMUTE = Road(parameters_of(permute), _permute)
-_TRANSPOSE = Road(parameters_of(batch_transpose), _transpose)
+_PERMUTE = CallPath(parameters_of(permute), _permute)
+_TRANSPOSE = CallPath(parameters_of(batch_transpose), _transpose)

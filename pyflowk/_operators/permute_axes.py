@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, shown
 from .._arrays.registry import array_adapter
-from .._calls import roads
-from .._calls.roads import Road, parameters_of
+from .._calls import call_path
+from .._calls.call_path import CallPath, parameters_of
 from .._pipeline import Request
 from .permute import _permute
 from .permute_arguments import permute_request
@@ -40,7 +40,7 @@ def transpose(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    return (_TRANSPOSE.call if roads.is_compiling() else _TRANSPOSE.enter)(x, axes, dtype, scale, out, stream)
+    return (_TRANSPOSE.call if call_path.is_compiling() else _TRANSPOSE.cached_call)(x, axes, dtype, scale, out, stream)
 
 
 def swapaxes(
@@ -64,7 +64,9 @@ def swapaxes(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    return (_SWAPAXES.call if roads.is_compiling() else _SWAPAXES.enter)(x, axis1, axis2, dtype, scale, out, stream)
+    return (_SWAPAXES.call if call_path.is_compiling() else _SWAPAXES.cached_call)(
+        x, axis1, axis2, dtype, scale, out, stream
+    )
 
 
 def moveaxis(
@@ -89,7 +91,7 @@ def moveaxis(
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
     """
-    return (_MOVEAXIS.call if roads.is_compiling() else _MOVEAXIS.enter)(
+    return (_MOVEAXIS.call if call_path.is_compiling() else _MOVEAXIS.cached_call)(
         x, source, destination, dtype, scale, out, stream
     )
 
@@ -117,9 +119,9 @@ def _moveaxis(x: Any, source: Any, destination: Any, dtype: Any, scale: Any) -> 
     return permute_request(x, tuple(order), dtype, scale)
 
 
-_TRANSPOSE = Road(parameters_of(transpose), _transpose)
-_SWAPAXES = Road(parameters_of(swapaxes), _swapaxes)
-_MOVEAXIS = Road(parameters_of(moveaxis), _moveaxis)
+_TRANSPOSE = CallPath(parameters_of(transpose), _transpose)
+_SWAPAXES = CallPath(parameters_of(swapaxes), _swapaxes)
+_MOVEAXIS = CallPath(parameters_of(moveaxis), _moveaxis)
 
 
 def _axes_of(axes: Any, name: str, rank: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._arrays import frameworks
 from .._arrays.registry import interceptor_of
-from .._calls import roads
+from .._calls import call_path
 from .._pipeline import Bound, Request, bind_plan
 from .._program import Program
 from .permute import permute
@@ -61,7 +61,7 @@ def permute_many(
 
 
 class _Many:
-    """The road of permute_many: through Python."""
+    """The path of permute_many: through Python."""
 
     @staticmethod
     def call(xs: Any, axes: Any, dtype: Any, scale: Any, out: Any, stream: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def _checked(xs: Any, axes: Any, out: Any) -> tuple[list[Any], list[Any] | None,
 
 def _interceptor_of(arrays: list[Any], outs: list[Any] | None) -> Interceptor | None:
     """What makes a call per array, if their framework must see it; None for one call of flowk_permute_many()."""
-    return frameworks.tracer if roads.is_compiling() else interceptor_of((*arrays, *(outs or ())))
+    return frameworks.tracer if call_path.is_compiling() else interceptor_of((*arrays, *(outs or ())))
 
 
 def _listed(arrays: Any, name: str) -> list[Any]:

@@ -14,8 +14,8 @@ from .._arrays.dtypes import (
     contiguous_strides,
     element_strides,
 )
-from .._calls import roads
-from .._calls.roads import Road, parameters_of
+from .._calls import call_path
+from .._calls.call_path import CallPath, parameters_of
 from .._copies import in_c_order, on_copies
 from .._native.errors import error_of
 from .._pipeline import Operation, Request, bind_plan, require_arrays
@@ -62,7 +62,7 @@ def prelu(
     ValueError, TypeError
         A shape, stride, dtype or device is not as above; an argument is not an array.
     """
-    return (_ROAD.call if roads.is_compiling() else _ROAD.enter)(x, alpha, channel_axis, out, stream)
+    return (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(x, alpha, channel_axis, out, stream)
 
 
 def _prelu(x: Any, alpha: Any, channel_axis: Any) -> Request:
@@ -115,7 +115,7 @@ def prelu_backward(
     FlowkError, FlowkValueError, ValueError, TypeError
         As `prelu`.
     """
-    both = _BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter
+    both = _BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call
     return both(  # type: ignore[no-any-return]
         dy, x, alpha, channel_axis, need_dx, need_dalpha, dx_out, dalpha_out, workspace, stream
     )
@@ -238,7 +238,7 @@ def _workspace_bytes(library: Any, *sizes: Any) -> int:
 
 
 _PRELU = Operation(("x", "alpha"), _plan_prelu, operator="prelu")
-_ROAD = Road(parameters_of(prelu), _prelu)
+_PATH = CallPath(parameters_of(prelu), _prelu)
 _BACKWARD = Operation(
     *(("x", "dy", "alpha"), _plan_backward),
     out_names=("dx_out", "dalpha_out", "workspace"),
@@ -246,7 +246,7 @@ _BACKWARD = Operation(
     context=lambda library, adapter: library,
     operator="prelu_backward",
 )
-_BACKWARD_ROAD = Road(parameters_of(prelu_backward), _prelu_backward, _BACKWARD.out_names, takes_outs=True)
+_BACKWARD_PATH = CallPath(parameters_of(prelu_backward), _prelu_backward, _BACKWARD.out_names, takes_outs=True)
 _WORKSPACE = Operation(
     *(("x", "alpha"), _plan_workspace),
     context=lambda library, adapter: library,

@@ -9,8 +9,8 @@ from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, integer, number
-from .._calls import roads
-from .._calls.roads import Road, parameters_of
+from .._calls import call_path
+from .._calls.call_path import CallPath, parameters_of
 from .._copies import on_copies
 from .._native.abi import DType
 from .._pipeline import Operation, Request, require_arrays
@@ -117,7 +117,7 @@ def masked_softmax(
     """
     if others:
         raise other_name(next(iter(others)))
-    return (_FORWARD_ROAD.call if roads.is_compiling() else _FORWARD_ROAD.enter)(
+    return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
         x, mask, lengths, bias, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
@@ -172,7 +172,7 @@ def masked_softmax_backward(
     ValueError, TypeError, FlowkError, FlowkValueError
         As `masked_softmax`.
     """
-    return (_BACKWARD_ROAD.call if roads.is_compiling() else _BACKWARD_ROAD.enter)(
+    return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
         dy, y, lengths, side, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
@@ -199,7 +199,9 @@ def softmax(
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
     """
-    return (_SOFTMAX_ROAD.call if roads.is_compiling() else _SOFTMAX_ROAD.enter)(x, axis, dim, dtype, out, stream)
+    return (_SOFTMAX_PATH.call if call_path.is_compiling() else _SOFTMAX_PATH.cached_call)(
+        x, axis, dim, dtype, out, stream
+    )
 
 
 def log_softmax(
@@ -218,7 +220,7 @@ def log_softmax(
     x, axis, dim, dtype, out, stream : optional
         As in `softmax`.
     """
-    return (_LOG_ROAD.call if roads.is_compiling() else _LOG_ROAD.enter)(x, axis, dim, dtype, out, stream)
+    return (_LOG_PATH.call if call_path.is_compiling() else _LOG_PATH.cached_call)(x, axis, dim, dtype, out, stream)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
@@ -239,9 +241,9 @@ class _Masked:
             return Request(self.masked, arrays, options, (factor,))
 
         request.__name__ = function.__name__
-        self.road = Road(parameters_of(function, "scale"), request)
-        num_arrays = len(self.road.arrays)
-        names = self.road.names[:num_arrays]
+        self.path = CallPath(parameters_of(function, "scale"), request)
+        num_arrays = len(self.path.arrays)
+        names = self.path.names[:num_arrays]
         self.plan = functools.partial(_plan, c_function, names)
         self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
         self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)
@@ -321,7 +323,7 @@ def _plan_along(
 
 _FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax")
 _BACKWARD = _Masked(masked_softmax_backward, 2, "flowk_masked_softmax_backward", "softmax_backward")
-_FORWARD_ROAD, _BACKWARD_ROAD = _FORWARD.road, _BACKWARD.road
+_FORWARD_PATH, _BACKWARD_PATH = _FORWARD.path, _BACKWARD.path
 _SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")
-_SOFTMAX_ROAD = Road(parameters_of(softmax), _softmax)
-_LOG_ROAD = Road(parameters_of(log_softmax), _log_softmax)
+_SOFTMAX_PATH = CallPath(parameters_of(softmax), _softmax)
+_LOG_PATH = CallPath(parameters_of(log_softmax), _log_softmax)

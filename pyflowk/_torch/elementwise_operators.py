@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._arrays.dtypes import dtype_like, number_type
-from .._calls.roads import Road
+from .._calls.call_path import CallPath
 from .._elementwise import functions, with_parameters
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
@@ -65,7 +65,7 @@ def _register(op: Op, *, exact_integers: bool) -> None:
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
     function = None if parameters else getattr(functions, name, None) or getattr(with_parameters, name, None)
-    road = function or Road(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
+    road = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
     register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, road)
     if arity == 2:
         register_composite(

@@ -143,7 +143,7 @@ def require_plain_memory(x: Any, name: str) -> None:
 
 
 # For the fast path, which asks the same: functions without arguments that are true where torch watches all calls
-# (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/reading.h.
+# (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/call_values.h.
 WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced)
 GATES: tuple[Any, ...] = (
     *(is_autocast_enabled, _forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj),

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._calls.roads import Road, road_of
+from .._calls.call_path import CallPath, path_of
 from .._native.operator_table import OF_MEMORY, OPERATORS
 from . import autocast, gate
 
@@ -86,9 +86,10 @@ def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result:
     register(f"{name}({', '.join(declared)}) -> {result}", fake, rules, function)
 
 
-def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Callable[..., Any] | Road) -> None:
-    """Defines an operator by its schema: the call of pyflowk's `function`, or of a Road, whose other parameters have
-    their defaults. `fake` makes an empty result. An operator of one result also gets the overload `out`."""
+def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Callable[..., Any] | CallPath) -> None:
+    """Defines an operator by its schema: the call of pyflowk's `function`, or of a CallPath. The function's other
+    parameters have their defaults. `fake` makes an empty result. An operator of one result also gets the overload
+    `out`."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -104,8 +105,8 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     # torch calls kernels without the arguments at the end that have their defaults.
     complete = eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")
     road, defaults = function, {}
-    if not isinstance(road, Road):
-        others, road = inspect.signature(road).parameters, road_of(road)
+    if not isinstance(road, CallPath):
+        others, road = inspect.signature(road).parameters, path_of(road)
         defaults = {key: () if one.kind == one.VAR_POSITIONAL else one.default for key, one in others.items()}
 
     def kernel(call: Callable[..., Any], in_python: Sequence[str] = in_python, last: str = "None") -> Any:
@@ -145,7 +146,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
 
-    in_memory = gate.below_all(road.call_and_notice)
+    in_memory = gate.below_all(road.call_and_register)
 
     def below(*given: Any) -> Any:
         """What the fast path does not take: in Python, or the dispatcher's for what it alone knows, such as tensors on
@@ -192,7 +193,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
         star = [] if "*" in in_python else ["*"]
         register_composite(
             f"{name}.out({', '.join((parameters, *star, 'Tensor(a!) out'))}) -> Tensor(a!)",
-            kernel(road.enter, [*in_python, *star, "out"], last="out"),
+            kernel(road.cached_call, [*in_python, *star, "out"], last="out"),
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyflowk import FlowkError, Status, __version__, get_include, get_library
-from pyflowk._calls import roads
+from pyflowk._calls import call_path
 from pyflowk._commands import info
 from pyflowk._elementwise import jit
 from pyflowk._native import driver
@@ -168,7 +168,7 @@ def test_info_lists_frameworks_and_what_installs_them(monkeypatch: pytest.Monkey
 
 
 def test_info_says_why_there_is_no_program_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roads, "program_cache", lambda: None)
+    monkeypatch.setattr(call_path, "program_cache", lambda: None)
     assert dict(info._lines())["program cache"].startswith("none: this pyflowk was built without Python's headers")
 
 

@@ -30,7 +30,7 @@ NumberReading = tuple["float | None", None, None, "type | DType | None", Any, No
 
 ANYWHERE = object()
 
-# How the extension reads an array: the ways of reading.h.
+# How the extension reads an array: as in array_view.h.
 BY_EXCHANGE_API, BY_CUPY, BY_DEVICE_ARRAY, BY_NUMBA, BY_NUMPY = range(5)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..dlpack import exchange_api
+from ..dtypes import contiguous_strides
 from ..stream import LEGACY_DEFAULT, is_same_stream
-from .base import BY_CUPY, ArrayAdapter, Extents, ProgramCache, Reading
+from .base import BY_CUPY, ArrayAdapter, Extents, Maker, ProgramCache, Reading
 
 
 class CupyAdapter(ArrayAdapter[Any]):
@@ -35,6 +36,10 @@ class CupyAdapter(ArrayAdapter[Any]):
 
     def stream_of(self, x: Any) -> int:
         return int(self._current_stream().ptr)
+
+    def maker(self, x: Any, shape: Extents, strides: Extents, dtype: np.dtype) -> Maker | None:
+        # On the current device, which is x's.
+        return (self._ndarray, (shape, dtype), None) if strides == contiguous_strides(shape, 1) else None
 
     def register_type(self, array_type: type, cache: ProgramCache) -> None:
         if exchange_api(array_type) is not None:

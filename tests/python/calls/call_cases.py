@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of every function that launches, on torch's tensors: what both roads are compared on."""
+"""Calls of every function that launches, on torch's tensors: what both paths are compared on."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_
 
 
 class CallCase(NamedTuple):
-    """`function(*arguments, **options)`; `is_plain` says that the C road takes it, with out as well."""
+    """`function(*arguments, **options)`; `is_cacheable` says that the fast path takes it, with out as well."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     options: dict[str, Any] = {}  # noqa: RUF012
-    is_plain: bool = True
+    is_cacheable: bool = True
 
     def __repr__(self) -> str:
         shapes = [tuple(one.shape) if isinstance(one, torch.Tensor) else one for one in self.arguments]
@@ -71,7 +71,7 @@ def elementwise_cases() -> list[CallCase]:
         CallCase(pyflowk.mul, (x, True)),
         CallCase(pyflowk.mul, (half, 1 / 3)),
         CallCase(pyflowk.mul, (x.double(), 1 / 3)),
-        CallCase(pyflowk.less, (half, 1 / 3), is_plain=False),
+        CallCase(pyflowk.less, (half, 1 / 3), is_cacheable=False),
         CallCase(pyflowk.fma, (x, 0.1, 0.7)),
         CallCase(pyflowk.fma, (0.1, x, 0.1)),
         CallCase(pyflowk.where, (tensor(3, 4, dtype=torch.bool), x, 0.25)),
@@ -107,7 +107,7 @@ def other_cases() -> list[CallCase]:
     return [
         CallCase(pyflowk.permute, (x, (2, 0, 1))),
         CallCase(pyflowk.permute, (x, [-1, 0, 1])),
-        CallCase(pyflowk.permute, (x, range(3)), is_plain=False),
+        CallCase(pyflowk.permute, (x, range(3)), is_cacheable=False),
         CallCase(pyflowk.permute, (x.to(torch.complex64), (2, 0, 1))),
         CallCase(pyflowk.permute, (x, (2, 0, 1)), {"dtype": "float16", "scale": 0.5}),
         CallCase(pyflowk.permute, (x, (2, 0, 1)), {"dtype": torch.int32}),

@@ -13,8 +13,8 @@ import pytest
 from library_under_test import HostArrays
 
 import pyflowk
+from pyflowk._calls import call_path
 from pyflowk._calls import prepare as _prepare
-from pyflowk._calls import roads
 from pyflowk._explain import _OPERATORS
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6) / 8
@@ -64,8 +64,8 @@ for _name in _OPERATORS:
 def prepared_where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test runs without the program cache too."""
     if request.param == "in Python":
-        monkeypatch.setattr(roads, "program_cache", lambda: None)
-    elif roads.program_cache() is None:
+        monkeypatch.setattr(call_path, "program_cache", lambda: None)
+    elif call_path.program_cache() is None:
         pytest.skip("no program cache")
     yield
 

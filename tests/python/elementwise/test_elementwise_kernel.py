@@ -79,7 +79,7 @@ def test_letters_stand_for_the_types_of_the_arrays() -> None:
     ]
     assert binding.formula.output.dtype == DType.INT32
     assert binding.formula.aliases == (("T", DType.FLOAT16), ("U", DType.INT32))
-    assert (binding.out_shape, binding.out_dtype) == ((4, 5), np.int32)
+    assert (binding.place.shape, binding.out_dtype) == ((4, 5), np.int32)
     assert (binding.arrays, binding.numbers) == ((0, 1), ((2, DType.FLOAT16),))
 
 
@@ -397,3 +397,20 @@ def test_torch_tensors_give_torch_tensors() -> None:
     kernel = ElementwiseKernel(*FUSED)
     x = torch.randn(1000, 33, device="cuda", dtype=torch.bfloat16)
     assert torch.equal(kernel(x, x[0]), (x.float() * x[0].float() + 1).to(torch.bfloat16))
+
+
+@gpu
+@pytest.mark.usefixtures("nvrtc")
+def test_later_calls_give_what_the_first_one_gives() -> None:
+    """They take the fast path, with other numbers, addresses and alignments."""
+    kernel = ElementwiseKernel("T x, T y, float32 a, int8 b", "T z", "z = a * x * y + b", name="later_calls")
+    memory = [pyflowk.asarray(np.arange(4096, dtype=np.float32) % 97 - offset) for offset in (3, 5, 0)]
+    for _ in range(2):
+        for start in (0, 4, 8, 16, 1024):
+            views = [array._view(start, (1000,), (4,), np.float32) for array in memory]
+            x, y = (view.to_numpy() for view in views[:2])
+            for number in (0.5, -1.25, 2.0):
+                expected = np.float32(number) * x * y + 3
+                np.testing.assert_allclose(kernel(views[0], views[1], number, 3).to_numpy(), expected, rtol=1e-6)
+                assert kernel(views[0], views[1], number, 3, out=views[2]) is views[2]
+                np.testing.assert_allclose(views[2].to_numpy(), expected, rtol=1e-6)

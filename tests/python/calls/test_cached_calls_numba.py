@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C road of numba.cuda's DeviceNDArrays: stand-ins with the attributes and the memory's classes of Numba's source,
-over host memory that says it is on a GPU."""
+"""The fast path of numba.cuda's DeviceNDArrays: stand-ins with the attributes and the memory's classes of Numba's
+source, over host memory that says it is on a GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 import pyflowk
 from pyflowk._arrays import registry
 from pyflowk._arrays.adapters.numba import NumbaAdapter
-from pyflowk._calls import roads
+from pyflowk._calls import call_path
 from pyflowk._native import library
 
-pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
+pytestmark = pytest.mark.skipif(call_path.program_cache() is None, reason="no program cache")
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
 DEVICE = 97  # that no machine has: operations remember the C function of a device
 
@@ -96,7 +96,7 @@ def numba_stand_in(monkeypatch: pytest.MonkeyPatch, host_library: None) -> None:
     monkeypatch.setitem(registry.OPERANDS, DeviceNDArray, StandInAdapter())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
-    roads.program_cache().forget()
+    call_path.program_cache().forget()
 
 
 def num_read(call: Callable[[], Any]) -> int:

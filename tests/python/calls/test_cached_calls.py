@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C road of a call gives what the road through Python gives: values, types, layouts, errors."""
+"""The fast path of a call gives what the path through Python gives: values, types, layouts, errors."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from call_cases import CASES, DEVICE, CallCase, tensor  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 
 import pyflowk  # noqa: E402
-from pyflowk._calls import roads  # noqa: E402
+from pyflowk._calls import call_path  # noqa: E402
 from pyflowk._explain import _OPERATORS  # noqa: E402
 
-pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
+pytestmark = pytest.mark.skipif(call_path.program_cache() is None, reason="no program cache")
 
 
 @pytest.fixture(autouse=True)
 def forget_plans() -> Iterator[None]:
-    roads.program_cache().forget()
+    call_path.program_cache().forget()
     yield
-    roads.program_cache().forget()
+    call_path.program_cache().forget()
 
 
 def num_plans() -> int:
-    """How many calls the C road takes."""
-    return roads.program_cache().num_plans()
+    """How many calls the fast path takes."""
+    return call_path.program_cache().num_plans()
 
 
 def through_python(call: Callable[[], Any]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roads, "is_compiling", lambda: True)
+        patch.setattr(call_path, "is_compiling", lambda: True)
         return call()
 
 
@@ -52,11 +52,11 @@ def check_same(result: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_both_roads_give_the_same(case: CallCase) -> None:
+def test_both_paths_give_the_same(case: CallCase) -> None:
     expected = through_python(lambda: case.function(*case.arguments, **case.options))
     for _ in range(4):
         check_same(case.function(*case.arguments, **case.options), expected)
-    assert num_plans() == (1 if case.is_plain else 0)
+    assert num_plans() == (1 if case.is_cacheable else 0)
     out = torch.full_like(expected, 1)
     for _ in range(4):
         assert case.function(*case.arguments, **case.options, out=out) is out
@@ -64,18 +64,18 @@ def test_both_roads_give_the_same(case: CallCase) -> None:
         version = out._version
         out.zero_()
         assert out._version == version + 1
-    assert num_plans() == (2 if case.is_plain else 0)
+    assert num_plans() == (2 if case.is_cacheable else 0)
 
 
 def test_a_type_that_an_operator_saw_first_has_plans() -> None:
     code = """
 import torch, pyflowk
-from pyflowk._calls import roads
+from pyflowk._calls import call_path
 with torch.autocast("cpu", torch.bfloat16):
     pyflowk.prelu(torch.rand(3, 4), torch.nn.Parameter(torch.rand(4)))
 for _ in range(3):
     pyflowk.relu(torch.nn.Parameter(torch.rand(3, 4), requires_grad=False))
-assert roads.program_cache().num_plans() == 1
+assert call_path.program_cache().num_plans() == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -87,7 +87,7 @@ def test_the_cases_reach_every_function() -> None:
 
 @pytest.mark.parametrize("rows", [4, 50000])
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
-def test_both_roads_give_the_same_gradients_of_prelu(rows: int, needs: tuple[bool, bool]) -> None:
+def test_both_paths_give_the_same_gradients_of_prelu(rows: int, needs: tuple[bool, bool]) -> None:
     dy, x, alpha = tensor(rows, 6), tensor(rows, 6) - 4, tensor(6)
     options: dict[str, Any] = dict(zip(("need_dx", "need_dalpha"), needs))
     expected = through_python(lambda: pyflowk.prelu_backward(dy, x, alpha, **options))
@@ -221,8 +221,8 @@ def test_an_error_after_the_call_loses_no_result(monkeypatch: pytest.MonkeyPatch
     def fails(*arguments: Any) -> Any:
         raise RuntimeError("no plan")
 
-    monkeypatch.setattr(roads, "plan_of", fails)
-    monkeypatch.setattr(roads, "notice", fails)
+    monkeypatch.setattr(call_path, "plan_of", fails)
+    monkeypatch.setattr(call_path, "register_type", fails)
     x = tensor(3, 4)
     for _ in range(4):
         assert torch.equal(pyflowk.relu(x), x)
@@ -311,7 +311,7 @@ def test_threads_share_the_cache() -> None:
             if not torch.equal(pyflowk.permute(x, (1, 0)), x.T) or not torch.equal(pyflowk.mul(x, 2.0), x * 2):
                 failures.append((seed, i))
             if i % 50 == 0:
-                roads.program_cache().forget()
+                call_path.program_cache().forget()
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 3, 7, 11)]
     for thread in threads:

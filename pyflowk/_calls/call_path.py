@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fast path of a call: the extension _program_cache (calls.c), and what it knows of the frameworks' arrays.
 
-A public function's body is one line, `return (F.call if roads.is_compiling() else F.enter)(x, ..., out, stream)`.
-`call` is the path through Python; `enter` is the fast path, which gives the same results and takes whatever is not
-plain to `call`. Both are the same function without the extension: on a free-threaded Python, whose calls no GIL keeps
-apart, and if pyflowk was built without Python's headers.
+A public function's body is one line: `return (P.call if call_path.is_compiling() else P.cached_call)(x, out, stream)`.
+`call` is the path through Python. `cached_call` gives the same results; it passes what it does not take to `call`.
+Without the extension both are the same function: on a free-threaded Python, where no GIL keeps calls apart, and if
+pyflowk was built without Python's headers.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ from .._native.operator_table import OF_MEMORY
 from .._pipeline import Bound, Request
 from .plan_words import plan_of
 
-_ROLES = {"": "a", "=": "o", "~": "v"}
+_ROLES = {"": "a", "#": "n", "=": "o", "~": "v"}
+_MAX_ARGUMENTS = 16  # of c_call.h
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
 _NO_PARAMETERS = (*OF_MEMORY, "others", "return")
 
 
-class Road:
-    """The two paths of one public function.
+class CallPath:
+    """Both paths of one public function: `call`, and `cached_call` with a cache.
 
-    `parameters` are the names of what it takes before `outs` and the stream. `x`: an array, or a number in its place;
-    `x=`: an option, whose value is in the cache's key; `x~`: a number, of which only the type is. `request` makes a
-    Request from their values, and with `takes_outs` from those of `outs`.
+    `parameters` are the names of what the function takes before `outs` and the stream. `x`: an array, or a number in
+    its place; `x#`: the same, and of an int only the type is in the cache's key; `x=`: an option, its value is in the
+    key; `x~`: a number, only its type is. `request` makes a Request from the values of the parameters, with
+    `takes_outs` also from those of `outs`.
     """
 
-    __slots__ = ("arrays", "enter", "names", "num_inputs", "outs", "request", "roles", "takes_outs")
+    __slots__ = ("arrays", "cached_call", "names", "num_inputs", "outs", "request", "roles", "takes_outs")
 
     def __init__(
         self,
@@ -59,16 +61,16 @@ class Road:
     ) -> None:
         words = parameters.split()
         self.request = request
-        self.names = tuple(word.rstrip("=~") for word in words)
+        self.names = tuple(word.rstrip("#=~") for word in words)
         self.outs, self.takes_outs = outs, takes_outs
         self.num_inputs = len(words)
         self.roles = "".join(_ROLES[word[len(name) :]] for word, name in zip(words, self.names)) + "w" * len(outs) + "s"
-        self.arrays = [index for index, role in enumerate(self.roles) if role == "a"]
+        self.arrays = [index for index, role in enumerate(self.roles) if role in "an"]
         cache = program_cache()
-        self.enter = self.call
-        if cache is not None:
+        self.cached_call: Callable[..., Any] = self.call
+        if cache is not None and len(self.roles) <= _MAX_ARGUMENTS:
             text = f"The fast path of {request.__name__.strip('_')}()."
-            self.enter = cache.path(text, self.roles, self.call_and_notice, self.miss)
+            self.cached_call = cache.path(text, self.roles, self.call_and_register, self.miss)
 
     def call(self, *arguments: Any) -> Any:
         """The path through Python."""
@@ -77,27 +79,28 @@ class Road:
     def kernel(
         self, below: Callable[[Callable[..., Any]], Callable[..., Any]], fallback: Callable[..., Any] | None = None
     ) -> Callable[..., Any]:
-        """`enter` for a framework's operator: the framework has seen the call. `below` makes a function of one that it
-        would otherwise see. What `enter` does not take is a call of `fallback`, by default in Python."""
-        cache, call = program_cache(), fallback or below(self.call_and_notice)
-        return call if cache is None else cache.kernel(self.enter, call, below(self.miss))
+        """`cached_call` for a framework's operator, after the framework has seen the call. `below(function)` is the
+        same function, which the framework does not see again. What `cached_call` does not take goes to `fallback`, by
+        default the path through Python."""
+        cache, call = program_cache(), fallback or below(self.call_and_register)
+        return call if cache is None else cache.kernel(self.cached_call, call, below(self.miss))
 
     def bind_plan(self, named: dict[str, Any]) -> Bound:
         """The plan of a call with arguments by name."""
         request, outs, _ = self._split((*(named[name] for name in (*self.names, *self.outs)), None))
         return _pipeline.bind_plan(request, outs)
 
-    def call_and_notice(self, *arguments: Any) -> Any:
-        """`call`, after which the arrays' types are known to the fast path."""
+    def call_and_register(self, *arguments: Any) -> Any:
+        """`call`; then registers the types of its arrays, so that the fast path takes the next call."""
         result = _pipeline.call_now(*self._split(arguments))
         for index in self.arrays:
-            if type(arguments[index]) not in _noticed:
-                with contextlib.suppress(Exception):  # the result is there, and the next call comes here again
-                    notice(type(arguments[index]))
+            if type(arguments[index]) not in _seen_types:
+                with contextlib.suppress(Exception):  # the result is there, and the next call tries again
+                    register_type(type(arguments[index]))
         return result
 
     def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | None]:
-        """The result of a call, and its plan for calls.c; None where it is not plain."""
+        """The result of a call, and its plan for the cache; None if the call runs in Python every time."""
         request, outs, stream = self._split(arguments)
         bound = _pipeline.bind(request, outs, stream)
         if not isinstance(bound, Bound):
@@ -107,7 +110,7 @@ class Road:
             if set(native.loaded) - {None}:
                 _check_device()
             return result, plan_of(bound, self.names, self.roles, arguments)
-        except Exception:  # the result is not lost; the call stays Python's
+        except Exception:  # the result is not lost; the call runs in Python the next time
             return result, None
 
     def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
@@ -116,8 +119,8 @@ class Road:
 
 
 def parameters_of(function: Callable[..., Any], *numbers: str) -> str:
-    """The parameters of a public function as Road takes them: the arrays, by their annotations, then the options, then
-    `numbers`."""
+    """The parameters of a public function as CallPath takes them: the arrays, by their annotations, then the options,
+    then `numbers`."""
     named = {name: kind for name, kind in function.__annotations__.items() if name not in _NO_PARAMETERS}
     arrays = [name for name, kind in named.items() if kind in _ARRAY_TYPES]
     options = [f"{name}=" for name in named if name not in (*arrays, *numbers)]
@@ -125,27 +128,27 @@ def parameters_of(function: Callable[..., Any], *numbers: str) -> str:
 
 
 def bind_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Bound:
-    """The plan of a call of a public function, whose body is one line that names its Road."""
+    """The plan of a call of a public function; its body names its CallPath."""
     try:
         given = inspect.signature(function).bind(*arguments, **options)
-        if given.arguments.get("others"):  # as which masked_softmax takes what it has no parameter for
+        if given.arguments.get("others"):  # where masked_softmax collects unknown parameters
             raise TypeError
     except TypeError:
-        function(*arguments, **options)  # which raises an error of its own
+        function(*arguments, **options)  # raises the function's own error
         raise
     given.apply_defaults()
-    return road_of(function).bind_plan(given.arguments)  # type: ignore[no-any-return]
+    return path_of(function).bind_plan(given.arguments)  # type: ignore[no-any-return]
 
 
-def road_of(function: Callable[..., Any]) -> Any:
-    """The Road that the body of a public function names."""
+def path_of(function: Callable[..., Any]) -> Any:
+    """The CallPath that the body of a public function names."""
     used = (function.__globals__.get(name) for name in function.__code__.co_names)
-    return next(one for one in used if hasattr(one, "bind_plan"))
+    return next(path for path in used if hasattr(path, "bind_plan"))
 
 
 @functools.cache
 def program_cache() -> Any:
-    """The extension; None where there is none."""
+    """The extension; None if there is none."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     try:
@@ -166,7 +169,7 @@ def program_cache() -> Any:
 
 
 def program_cache_text() -> str:
-    """Is there a fast path, for `python -m pyflowk info`."""
+    """Where the extension is, or why there is none: a line of `python -m pyflowk info`."""
     cache = program_cache()
     if cache is not None:
         return str(cache.__file__)
@@ -176,8 +179,8 @@ def program_cache_text() -> str:
 
 
 def _paths() -> Iterator[str]:
-    """Where the extension is if this package is a source tree: in the build folder of the libraries that FLOWK_LIBRARY
-    names, or in the installed package."""
+    """Where the extension of a source tree is: in the build folder of the library that FLOWK_LIBRARY names, or in the
+    installed package."""
     folders = []
     choice = os.environ.get("FLOWK_LIBRARY", "")
     if choice not in ("", *native.FILE_NAMES):
@@ -190,22 +193,23 @@ def _paths() -> Iterator[str]:
 
 @functools.cache
 def _check_device() -> None:
-    """Where there are several GPUs, from now on. Not at the start: it initialises CUDA, and no process forks after."""
+    """With several GPUs, makes the fast path compare the current GPU with the arrays'. Called by the first miss on a
+    GPU, not by an import, because it initialises CUDA: a process that forks later could not use it."""
     if driver.device_count() > 1:
         program_cache().check_device(driver.address_of("cuCtxGetDevice"))
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
 
-_noticed: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, list, tuple}
+_seen_types: set[type] = {np.ndarray, DeviceArray, type(None), int, float, bool, list, tuple}
 
 
-def notice(array_type: type[Any]) -> None:
-    """Makes the type of an array known to the fast path, if that can read it: torch's tensors, CuPy's arrays, Numba's,
-    and those of any framework that have the exchange API and follow its current stream."""
+def register_type(array_type: type[Any]) -> None:
+    """Tells the fast path how to read the arrays of a type, if it can: torch's tensors, CuPy's arrays, Numba's, and
+    those of any framework that have the exchange API and follow its current stream."""
     adapter, cache = ARRAYS.get(array_type), program_cache()
-    if array_type in _noticed or adapter is None:  # no call has read such an array: a framework's operator took it
+    if array_type in _seen_types or adapter is None:  # None: a framework's operator took the call, no array was read
         return
-    _noticed.add(array_type)
+    _seen_types.add(array_type)
     if cache is not None:
         adapter.register_type(array_type, cache)

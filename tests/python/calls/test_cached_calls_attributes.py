@@ -1,74 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C road of arrays that are read by their attributes: one made up as CuPy's, over host memory that says it is on a
-GPU."""
+"""The fast path of arrays that are read by their attributes, and of NumPy's arrays."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from framed_arrays import Framed, FramedAdapter, register_framed_arrays
 
 import pyflowk
-from pyflowk._arrays import registry
-from pyflowk._arrays.adapters.base import ArrayAdapter
-from pyflowk._calls import roads
+from pyflowk._calls import call_path
 from pyflowk._native import library
 
-pytestmark = pytest.mark.skipif(roads.program_cache() is None, reason="no program cache")
+pytestmark = pytest.mark.skipif(call_path.program_cache() is None, reason="no program cache")
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
-DEVICE = 98  # that no machine has: operations remember the C function of a device
-BY_CUPY_ATTRIBUTES = 1
-
-
-class Framed:
-    """What cupy.ndarray has."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.data = SimpleNamespace(ptr=array.ctypes.data, device_id=DEVICE)
-        self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
-
-
-class FramedAdapter(ArrayAdapter):
-    """Its adapter, which counts the arrays that Python reads."""
-
-    num_read = 0
-
-    @classmethod
-    def read(cls, x: Framed, name: str, stream: int) -> Any:
-        cls.num_read += 1
-        return x.data.ptr, x.shape, x.strides, x.dtype, DEVICE, None
-
-    read_out = read
-
-    @staticmethod
-    def empty(x: Framed, shape: Any, dtype: Any, device: int, stream: int) -> tuple[Framed, int]:
-        made = Framed(np.empty(shape, dtype))
-        return made, made.data.ptr
-
-    @staticmethod
-    def transposed(made: Framed, axes: tuple[int, ...]) -> Framed:
-        return Framed(made.array.transpose(axes))
-
-    @staticmethod
-    def stream_of(x: Framed) -> int:
-        return 0
 
 
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch, host_library: None) -> type[FramedAdapter]:
-    monkeypatch.setitem(registry.ARRAYS, Framed, FramedAdapter())
-    monkeypatch.setitem(registry.OPERANDS, Framed, FramedAdapter())
     host = library.for_device(None, "x")
     monkeypatch.setattr(library, "for_device", lambda device, name: host)
-    roads.program_cache().forget()
-    if Framed not in roads._noticed:
-        roads._noticed.add(Framed)
-        stream = SimpleNamespace(ptr=0)
-        assert roads.program_cache().add_type(Framed, BY_CUPY_ATTRIBUTES, 0, False, lambda: stream)
-    return FramedAdapter
+    return register_framed_arrays(monkeypatch)
 
 
 def num_read_by_python(adapter: type[FramedAdapter], call: Any) -> int:
@@ -93,7 +46,7 @@ def test_a_new_result_is_of_the_array_s_kind_and_layout(adapter: type[FramedAdap
             result = pyflowk.relu(Framed(x))
             np.testing.assert_array_equal(result.array, x)
             assert result.dtype == x.dtype
-    assert roads.program_cache().num_plans() == 4
+    assert call_path.program_cache().num_plans() == 4
 
 
 def test_errors_are_the_function_s(adapter: type[FramedAdapter]) -> None:
@@ -109,9 +62,9 @@ def test_errors_are_the_function_s(adapter: type[FramedAdapter]) -> None:
 
 @pytest.fixture
 def num_plans(host_library: None) -> Any:
-    roads.program_cache().forget()
-    yield roads.program_cache().num_plans
-    roads.program_cache().forget()
+    call_path.program_cache().forget()
+    yield call_path.program_cache().num_plans
+    call_path.program_cache().forget()
 
 
 @pytest.mark.parametrize("x", [MATRIX, np.asfortranarray(MATRIX), MATRIX[1:, ::-2], MATRIX.astype(">f4"), MATRIX[:0]])
