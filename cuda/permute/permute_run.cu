@@ -63,9 +63,7 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    if constexpr (Bytes < vector_bytes)
-      return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
-    return wrong_size();
+    return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
   }
 };
 

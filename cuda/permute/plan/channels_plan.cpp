@@ -22,9 +22,8 @@ struct ChannelDims {
 };
 
 bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
-  return !problem.is_converted ? problem.unit_bytes < vector_bytes
-                               : (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double) &&
-                                  problem.extents[dims.channels] >= min_converted_channels);
+  return !problem.is_converted || (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double) &&
+                                   problem.extents[dims.channels] >= min_converted_channels);
 }
 
 bool is_few(int64_t extent) { return extent >= min_channels && extent <= max_channels; }
