@@ -17,7 +17,6 @@ template <int Bytes>
 struct Run {
   const LaunchConfig& config;
   flowk_stream stream;
-  static constexpr AnyMoved any_moved = {Bytes == 1 ? 0 : Bytes == 2 ? 1 : Bytes == 4 ? 2 : Bytes == 8 ? 3 : 4};
 
   static Status wrong_size() {
     return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.unit_bytes = %d, and the mechanism has no such kernel",
@@ -39,9 +38,10 @@ struct Run {
     return wrong_size();
   }
 
+  // Unless elements change places, rows are bytes.
   Status operator()(const CopyShiftedRows& plan) const {
-    return launch(plan.is_reversed ? copy_shifted_rows<true> : copy_shifted_rows<false>, config, stream, plan.params,
-                  any_moved);
+    if (plan.is_reversed) return launch(copy_shifted_rows<Bytes, true>, config, stream, plan.params);
+    return launch(copy_shifted_rows<1, false>, config, stream, plan.params);
   }
 
   Status operator()(const AlignedTile& plan) const { return run(aligned_tile<Moved<Bytes>>, plan); }
@@ -59,7 +59,8 @@ struct Run {
   }
 
   Status operator()(const StridedTile& plan) const {
-    return launch(strided_tile<AnyMoved>, config, stream, plan.params, any_moved);
+    constexpr int log2_bytes = Bytes == 1 ? 0 : Bytes == 2 ? 1 : Bytes == 4 ? 2 : Bytes == 8 ? 3 : 4;
+    return launch(strided_tile<AnyMoved>, config, stream, plan.params, AnyMoved{log2_bytes});
   }
 
   Status operator()(const Channels& plan) const {

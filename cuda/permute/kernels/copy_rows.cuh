@@ -145,22 +145,12 @@ __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant_
   if (linear < params.num_items) copy_item<kRank>(params, pair, linear, elements);
 }
 
-// The vector with its elements in reverse order.
-__device__ __forceinline__ uint4 mirror(const uint4& vector, const AnyMoved& elements) {
-  if (elements.log2_bytes == 4) return vector;
-  if (elements.log2_bytes == 3) return {vector.z, vector.w, vector.x, vector.y};
-  const uint32_t select = elements.log2_bytes == 0 ? 0x0123 : elements.log2_bytes == 1 ? 0x1032 : 0x3210;
-  return {__byte_perm(vector.w, 0, select), __byte_perm(vector.z, 0, select), __byte_perm(vector.y, 0, select),
-          __byte_perm(vector.x, 0, select)};
-}
-
 // dst[r, e] = src[r, e], or with kReversed src[r, n - 1 - e]: rows of n elements at any alignment; src and dst are the
 // lowest addresses. A thread stores one aligned vector of dst that has bytes of a row. It loads the one or two aligned
-// vectors of src that hold these bytes and shifts them. At the ends of the row it stores words and bytes.
-template <bool kReversed>
+// vectors of src that hold these bytes and shifts them. At the ends of the row it stores elements.
+template <int Bytes, bool kReversed>
 __global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, copy_resident_threads / copy_threads))
-    copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params,
-                      [[maybe_unused]] const __grid_constant__ GridConstant<AnyMoved> elements) {
+    copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   launch_dependent_grids();
   const PairBlock pair(params);
   const int64_t linear = linear_item(pair);
@@ -183,12 +173,18 @@ __global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, cop
   const uint4 zero = {0, 0, 0, 0};
   const uint4 low = shift + begin < vector_bytes ? load_vector_before(src - shift, src_end) : zero;
   const uint4 high = shift + end > vector_bytes ? load_vector_before(src - shift + vector_bytes, src_end) : zero;
-  uint4 vector = shift_vectors(low, high, shift);
-  if constexpr (kReversed) vector = mirror(vector, elements);
+  Vector<Bytes> vector;
+  vector.whole = shift_vectors(low, high, shift);
+  if constexpr (kReversed) {
+    Vector<Bytes> mirrored;
+#pragma unroll
+    for (int i = 0; i < vector_bytes / Bytes; ++i) mirrored.elements[i] = vector.elements[vector_bytes / Bytes - 1 - i];
+    vector = mirrored;
+  }
   if (first == 0 && last == vector_bytes)
-    *reinterpret_cast<uint4*>(dst_row + in_row) = vector;
+    *reinterpret_cast<uint4*>(dst_row + in_row) = vector.whole;
   else
-    store_partial_vector<1>(dst_row + in_row, {vector}, first, last);
+    store_partial_vector<Bytes>(dst_row + in_row, vector, first / Bytes, last / Bytes);
 }
 
 }  // namespace flowk::permute
