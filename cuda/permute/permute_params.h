@@ -175,7 +175,7 @@ constexpr int64_t dst_row_bytes = 16;  // one entry of the table of destination 
 constexpr int64_t tile_offsets_bytes = 32;
 
 struct AlignedTileParams {
-  int32_t run_pitch = 0;  // element e of the destination run stands at e * run_pitch in shared memory
+  int32_t run_pitch = 0;        // element e of the destination run stands at e * run_pitch in shared memory
   // Bits 4-6 of an offset in shared memory are XORed with a key: (source row >> shift) * step & bits.
   int32_t swizzle_shift = 0;
   uint32_t swizzle_step = 0;
@@ -206,11 +206,14 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. Destination rows
-// replace the source rows in shared memory.
+// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. The columns of
+// word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared
+// memory.
 struct ByteTileParams {
   Divider words_per_run;  // of 4 elements
   uint32_t num_items = 0;
+  int32_t skew_shift = 0;
+  uint32_t skew_mask = 0;
   int32_t columns_pitch = 0;        // between destination rows in shared memory
   bool src_rows_are_words = false;  // all source rows start at the same offset in a word
   bool dst_rows_have_ends = false;  // rows have a head or a tail: bytes outside of whole vectors

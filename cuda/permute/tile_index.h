@@ -29,6 +29,11 @@ FLOWK_HOST_DEVICE int32_t locate_run_element(const RunTable& table, uint32_t ele
   return shared_offset;
 }
 
+// byte_tile: how many columns to the left of its place the item with word `word` of the destination run starts.
+FLOWK_HOST_DEVICE int32_t skew_of(uint32_t word, int32_t shift, uint32_t mask) {
+  return static_cast<int32_t>(4 * (word >> shift & mask));
+}
+
 // byte_tile: the word of its columns that the item at element `element` of the destination run takes first.
 FLOWK_HOST_DEVICE int32_t first_word_of(int32_t element, int32_t rotation_shift) {
   return element >> rotation_shift & 3;

@@ -228,7 +228,8 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, max
     uint32_t column_item = threadIdx.x + k * tile_threads;
     const bool is_idle = column_item >= params.num_items;
     const uint32_t word = take_index(&column_item, params.words_per_run);
-    item.column = static_cast<int32_t>(column_item * columns_per_item) - (params.src_rows_are_words ? shift & 3 : 0);
+    item.column = static_cast<int32_t>(column_item * columns_per_item) -
+                  (params.src_rows_are_words ? shift & 3 : skew_of(word, params.skew_shift, params.skew_mask));
     item.element = static_cast<int32_t>(rows_per_item * word);
     if (is_idle || item.column >= static_cast<int32_t>(tile.dst_row_end) || item.element >= tile.dst_element_end ||
         item.element + rows_per_item <= tile.dst_element_begin)

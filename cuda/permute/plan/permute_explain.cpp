@@ -38,6 +38,8 @@ void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes
       writer->add("; %d indices of halo, so that rows start on %d bytes", tile.halo, params.store.span_end_mask + 1);
   if constexpr (requires { params.swizzle_bits; })
     if (params.swizzle_bits != 0) writer->add("; swizzled over %d bytes", params.swizzle_bits + vector_bytes);
+  if constexpr (requires { params.skew_mask; })
+    if (params.skew_mask > 0) writer->add("; skewed over %u columns", 4 * params.skew_mask);
   if constexpr (requires { params.table_period; })
     if (params.table.rank > 0) writer->add("; gathers by table");
   if (predicted_cost > 0) writer->add("; predicted time %.2f of a copy's", static_cast<double>(predicted_cost));

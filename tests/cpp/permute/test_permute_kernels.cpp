@@ -45,9 +45,9 @@ struct Reached {
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
        not_plain = false, short_last_dst = false;
   bool several_passes = false, joined_rows = false;
-  bool words_by_table = false, words_with_halo = false, words_joined = false, words_rotated = false,
-       words_without_ends = false, words_past_run = false, words_short_last_src = false, words_short_last_dst = false,
-       words_joined_along_cut = false;
+  bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
+       words_rotated = false, words_without_ends = false, words_past_run = false, words_short_last_src = false,
+       words_short_last_dst = false, words_joined_along_cut = false;
 
   void add(const PermutePlan& plan) {
     kernels[static_cast<int>(plan.kernel())] = true;
@@ -66,6 +66,8 @@ struct Reached {
   void add(const ByteTile& chosen) {
     const ByteTileParams& params = chosen.params;
     const TileParams& tile = params.tile;
+    skewed |= params.skew_mask > 0;
+    unskewed |= params.skew_mask == 0;
     words_by_table |= params.table.rank > 1;
     words_with_halo |= tile.halo > 0;
     words_joined |= params.joined_run_gap != 0 && !params.joins_src_cut;
@@ -114,7 +116,7 @@ struct Reached {
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(interleave && deinterleave);
     CHECK(several_passes && joined_rows);
-    CHECK(words_by_table && words_past_run);
+    CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
     CHECK(words_with_halo && words_rotated && words_without_ends);

@@ -6,6 +6,7 @@
 namespace flowk::permute {
 namespace {
 
+constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
 constexpr int32_t above_zero = 1024;  // keeps offsets positive; a multiple of the banks' period
 
 // Joins runs that lie one after the other in dst to one row. Returns the columns from one run to the next.
@@ -25,15 +26,12 @@ int32_t join_runs(const Tile& tile, ByteTileParams* params) {
   return joined.shared_step;
 }
 
-// Counts the items. If all rows start at the same offset in a word, that offset is a column before the first; and lanes
-// with rows in one bank take the four words of their 16 columns in rotated order. Then it chooses how many neighbouring
-// lanes take the same word.
-void place_items(int32_t src_alignment, int64_t num_columns, ByteTileParams* params) {
+// If all rows start at the same offset in a word, lanes with rows in one bank take the four words of their 16 columns
+// in rotated order. Chooses how many lanes in a row take the same word.
+void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
-  const bool starts_inside_word = params->src_rows_are_words && src_alignment < 4;
-  const int64_t items = ceil_div(num_columns + (starts_inside_word ? column_margin : 0), columns_per_item);
+  const int64_t items = ceil_div(num_columns + (src_alignment >= 4 ? 0 : column_margin), columns_per_item);
   params->num_items = static_cast<uint32_t>(items) * num_words;
-  if (!params->src_rows_are_words) return;
   float best = 0;
   for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
     int32_t shared_offsets[warp_lanes];
@@ -48,6 +46,37 @@ void place_items(int32_t src_alignment, int64_t num_columns, ByteTileParams* par
     best = passes;
     params->rotation_shift = shift;
     if (best <= 1) return;
+  }
+}
+
+// The rows that a warp's lanes read are 4 source rows apart. If that is 2, 4, 8 or 16 words, that number of sets of
+// lanes share a bank: each set takes columns one word to the left of the set before, so the tile has more columns.
+void choose_skew(int64_t num_columns, ByteTileParams* params) {
+  const uint32_t num_words = params->words_per_run.divisor;
+  int32_t rows[warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane)
+    rows[lane] = locate_run_element(params->table, rows_per_item * (lane % num_words));
+  float best = 0;
+  for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
+    const int32_t shift = 5 - log2;
+    const uint32_t mask = (1u << log2) - 1;
+    int32_t shared_offsets[warp_lanes];
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane)
+      shared_offsets[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
+                             skew_of(lane % num_words, shift, mask);
+    const float passes = bank_conflicts(shared_offsets, 4, 0);
+    const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
+    if (log2 > 0 && items * num_words > max_byte_tile_items) return;
+    // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
+    // wavefront. Not measured.
+    const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
+    if (log2 == 0 || cost < best) {
+      best = cost;
+      params->skew_shift = shift;
+      params->skew_mask = mask;
+      params->num_items = static_cast<uint32_t>(items) * num_words;
+    }
+    if (passes <= 1) return;
   }
 }
 
@@ -99,8 +128,10 @@ void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTilePara
     int32_t reads[warp_lanes], writes[warp_lanes];
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       reads[lane] = read_elements[lane] < 0 ? -1 : above_zero + read_columns[lane] * pitch + read_elements[lane];
-      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words);
-      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(rows_per_item * (lane % num_words));
+      const uint32_t word = lane % num_words;
+      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) -
+                             skew_of(word, params->skew_shift, params->skew_mask);
+      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(rows_per_item * word);
     }
     // Wavefronts per vector: 5 words read, and 16 / 4 written. Near ties keep the smaller pitch.
     const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
@@ -122,11 +153,18 @@ bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* param
   choose_vectors(tile, params);
   params->src_rows_are_words =
       std::all_of(table.dims, table.dims + table.rank, [](const RunTableDim& dim) { return dim.shared_step % 4 == 0; });
-  place_items(tile.src.alignment, num_columns, params);
+  if (params->src_rows_are_words)
+    choose_rotation(tile.src.alignment, num_columns, params);
+  else
+    choose_skew(num_columns, params);
   if (params->num_items > max_byte_tile_items) return false;
   choose_columns_pitch(tile, joined_columns, params);
   if (joined_columns > 0) params->joined_run_gap = joined_columns * params->columns_pitch - tile.dst.bytes;
-  const int64_t src_bytes = launch->shared_bytes + 2 * vector_bytes;
+  // Skewed columns start before the first row and end after the last.
+  const int64_t skew_bytes = 4 * int64_t{params->skew_mask};
+  const int64_t start_bytes = round_up(skew_bytes, int64_t{params->load.shift_mask} + 1);
+  params->load.start_offset_bytes += static_cast<int32_t>(start_bytes);
+  const int64_t src_bytes = launch->shared_bytes + start_bytes + skew_bytes + 2 * vector_bytes;
   // A vector's five words may end after its row.
   const int64_t dst_bytes = int64_t{params->columns_pitch} * (num_columns + 2 * column_margin) + vector_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);

@@ -200,7 +200,7 @@ void set_segments(int64_t vectors, int64_t per_segment, TileStore* store);
 constexpr int32_t min_byte_tile_run_bytes = 16;
 inline int32_t byte_tile_padding(int32_t run_bytes) { return std::max(run_bytes / 8, 12); }
 
-// Items of a byte_tile.
+// Items of a byte_tile without skewed columns.
 inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
   return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, rows_per_item);
 }
