@@ -38,7 +38,7 @@ template <class Elements>
 std::optional<Status> run_own_aligned_tile(const PermuteConvertPlan& plan, flowk_stream stream) {
   const auto* tile = std::get_if<AlignedTile>(&plan.movement.mechanism);
   if (tile == nullptr) return std::nullopt;
-  return launch_own<Elements>(aligned_tile<Elements>, plan, *tile, stream);
+  return launch_own<Elements>(aligned_tile<Elements, false>, plan, *tile, stream);
 }
 
 // Runs the kernel that the pair has for the plan's mechanism, if it has one.

@@ -175,6 +175,7 @@ constexpr int64_t dst_row_bytes = 16;  // one entry of the table of destination 
 constexpr int64_t tile_offsets_bytes = 32;
 
 struct AlignedTileParams {
+  bool has_plain_rows = false;  // rows of one dimension in both tensors, no wider than a block, and no halo
   int32_t run_pitch = 0;        // element e of the destination run stands at e * run_pitch in shared memory
   // Bits 4-6 of an offset in shared memory are XORed with a key: (source row >> shift) * step & bits.
   int32_t swizzle_shift = 0;

@@ -44,7 +44,10 @@ struct Run {
     return launch(copy_shifted_rows<1, false>, config, stream, plan.params);
   }
 
-  Status operator()(const AlignedTile& plan) const { return run(aligned_tile<Moved<Bytes>>, plan); }
+  Status operator()(const AlignedTile& plan) const {
+    return plan.params.has_plain_rows ? run(aligned_tile<Moved<Bytes>, true>, plan)
+                                      : run(aligned_tile<Moved<Bytes>, false>, plan);
+  }
 
   // A kernel without the swizzle saves an instruction for two elements: elements of 1 and 2 bytes have one.
   Status operator()(const GeneralTile& plan) const {

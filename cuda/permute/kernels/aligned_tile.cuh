@@ -8,6 +8,30 @@
 
 namespace flowk::permute {
 
+// load_tile() for rows that start on vectors and have one dimension.
+__device__ __forceinline__ void load_plain_rows(const AlignedTileParams& params, const TileOrigin& tile,
+                                                unsigned char* shared_tile, int32_t shift) {
+  const TileLoad& load = params.load;
+  uint32_t row = load.vectors_per_row.divide(threadIdx.x);
+  const int32_t column = static_cast<int32_t>(threadIdx.x - row * load.vectors_per_row.divisor) * vector_bytes;
+  const TileRowDim& dim = params.tile.src_row_dims[0];
+  const unsigned char* at = tile.src + (row * dim.stride + column);
+  int32_t shared_offset = shift + column + static_cast<int32_t>(row) * dim.shared_step;
+  const SharedAddress base = shared_address(shared_tile);
+  if (row >= load.rows_per_pass || column >= tile.src_run_bytes) row = tile.src_row_end;
+  wait_on_dependent_grids();
+#pragma unroll 1
+  while (row < tile.src_row_end) {
+#pragma unroll
+    for (int i = 0; i < rows_in_flight; ++i) {
+      if (row < tile.src_row_end) async_copy_vector(base + (shared_offset ^ swizzle_of_row(params, row)), at);
+      row += load.rows_per_pass;
+      at += load.pass.step;
+      shared_offset += load.pass.shared_step;
+    }
+  }
+}
+
 // Does this tile store the vector of the destination row at `row` that begins `in_row` bytes after it? With a halo the
 // tile's span of a row begins at the last sector start at or before `row`. It ends where the next tile's begins.
 __device__ __forceinline__ bool is_in_span(const TileStore& store, const unsigned char* row, int32_t in_row) {
@@ -20,13 +44,13 @@ __device__ __forceinline__ bool is_in_span(const TileStore& store, const unsigne
 
 // Stores what a thread has read: elements of one destination run in each of 1, 2 or 4 neighbouring rows, one word per
 // element. `row` is the start of the first row. Here the words are transposed to one vector per row.
-template <int Bytes>
+template <bool kPlain, int Bytes>
 __device__ __forceinline__ void store_words(const AlignedTileParams& params, const Moved<Bytes>&,
                                             const Pack<(Bytes < 4 ? 4 : Bytes)> (&words)[vector_bytes / Bytes],
                                             unsigned char* row, int32_t in_row) {
   const auto store = [&](int i, const uint4& vector) {
     unsigned char* at = row + i * params.dst_row_step;
-    if (is_in_span(params.store, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
+    if (kPlain || is_in_span(params.store, at, in_row)) *reinterpret_cast<uint4*>(at + in_row) = vector;
   };
   if constexpr (Bytes == 2) {
 #pragma unroll
@@ -53,7 +77,7 @@ __device__ __forceinline__ void store_words(const AlignedTileParams& params, con
 }
 
 // Converted elements: the rows are stored one after the other.
-template <int kSrcBytes, int kDstBytes, class Compute>
+template <bool kPlain, int kSrcBytes, int kDstBytes, class Compute>
 __device__ __forceinline__ void store_words(const AlignedTileParams& params,
                                             const Converted<kSrcBytes, kDstBytes, Compute>& elements,
                                             Pack<(kSrcBytes < 4 ? 4 : kSrcBytes)> (&words)[vector_bytes / kDstBytes],
@@ -71,7 +95,7 @@ __device__ __forceinline__ void store_words(const AlignedTileParams& params,
 }
 
 // Reads and stores the tile, one or two items of a thread at a time. Elements of 1 and 2 bytes are read as words.
-template <class Elements>
+template <bool kPlain, class Elements>
 __device__ __forceinline__ void store_aligned_tile(const AlignedTileParams& params, const TileOrigin& tile,
                                                    const unsigned char* shared_tile, int32_t shift,
                                                    const Elements& elements) {
@@ -88,14 +112,16 @@ __device__ __forceinline__ void store_aligned_tile(const AlignedTileParams& para
     int32_t in_rows[items_in_flight];  // < the row's start only in a halo
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k) {
-      const int32_t element = static_cast<int32_t>(cursor.vector) * elements_per_vector + params.tile.skipped_elements;
+      const int32_t element =
+          static_cast<int32_t>(cursor.vector) * elements_per_vector + (kPlain ? 0 : params.tile.skipped_elements);
       are_inside[k] = !cursor.is_done(params.store) && cursor.dst_row < tile.dst_row_end &&
-                      (element >= tile.dst_element_begin) && element < tile.dst_element_end;
+                      (kPlain || element >= tile.dst_element_begin) && element < tile.dst_element_end;
       int64_t offset;
       int32_t column;
-      locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, cursor.dst_row, &offset, &column);
+      locate_tile_row(params.tile.dst_row_dims, kPlain ? 1 : params.tile.dst_row_rank, cursor.dst_row, &offset,
+                      &column);
       rows[k] = tile.dst + offset;
-      in_rows[k] = element * dst_bytes - params.halo_bytes;
+      in_rows[k] = element * dst_bytes - (kPlain ? 0 : params.halo_bytes);
       const int32_t shared_offset = shift + element * params.run_pitch + column;
       const int32_t swizzle = swizzle_of_row(params, static_cast<uint32_t>(element));
       if (are_inside[k]) {
@@ -103,31 +129,38 @@ __device__ __forceinline__ void store_aligned_tile(const AlignedTileParams& para
         for (int i = 0; i < elements_per_vector; ++i)
           words[k][i] =
               *reinterpret_cast<const Word*>(shared_tile + ((shared_offset + i * params.run_pitch) ^ swizzle));
+      } else if constexpr (kPlain) {  // for GCC's -Wuninitialized; slower without plain rows
+#pragma unroll
+        for (int i = 0; i < elements_per_vector; ++i) words[k][i] = {};
       }
       cursor.step(params.store);
     }
 #pragma unroll
     for (int k = 0; k < items_in_flight; ++k)
-      if (are_inside[k]) store_words(params, elements, words[k], rows[k], in_rows[k]);
+      if (are_inside[k]) store_words<kPlain>(params, elements, words[k], rows[k], in_rows[k]);
   }
 }
 
 // dst[r', e'] = src[e', r'] for a tile whose runs share no dimension, 16-byte aligned throughout: source row e' of the
 // tile holds element e' of every destination run. Elements of 1 and 2 bytes are read as words: one word is an element
 // of 4 or 2 neighbouring destination rows. Shared memory is swizzled so that neither load nor store has bank conflicts.
-template <class Elements>
+// kPlain: source rows and destination rows of one dimension, and no halo.
+template <class Elements, bool kPlain>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     aligned_tile(const __grid_constant__ GridConstant<AlignedTileParams> params,
                  const __grid_constant__ GridConstant<Elements> elements) {
   unsigned char* shared_tile = &shared<unsigned char>();
   const TileOrigin tile = locate_tile<false>(params.tile);
   const int32_t shift = tile_shift(params.load, tile);
-  load_tile<true>(params.tile, params.load, tile, shared_tile, shift, [&](int32_t shared_offset, uint32_t src_row) {
-    return shared_offset ^ swizzle_of_row(params, src_row);
-  });
+  if constexpr (kPlain)
+    load_plain_rows(params, tile, shared_tile, shift);
+  else
+    load_tile<true>(params.tile, params.load, tile, shared_tile, shift, [&](int32_t shared_offset, uint32_t src_row) {
+      return shared_offset ^ swizzle_of_row(params, src_row);
+    });
   async_copy_wait();
   __syncthreads();
-  store_aligned_tile(params, tile, shared_tile, shift, elements);
+  store_aligned_tile<kPlain>(params, tile, shared_tile, shift, elements);
 }
 
 }  // namespace flowk::permute

@@ -81,6 +81,7 @@ struct Reached {
   void add(const AlignedTile& chosen) {
     add_vectors(chosen.params.tile, chosen.params.store);
     unswizzled |= chosen.params.swizzle_bits == 0;
+    (chosen.params.has_plain_rows ? plain : not_plain) = true;
     joined_rows |= chosen.params.tile.dst_rows.shift > 0;
   }
   void add(const GeneralTile& chosen) {
@@ -114,6 +115,7 @@ struct Reached {
     for (int rank = 1; rank <= 6; ++rank) CHECK(row_copy_ranks[rank]);
     CHECK(wide_copy && halo && swizzle && table && swizzled_table && periodic_table);
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
+    CHECK(plain && not_plain);
     CHECK(interleave && deinterleave);
     CHECK(several_passes && joined_rows);
     CHECK(skewed && unskewed && words_by_table && words_past_run);

@@ -212,6 +212,8 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
   }
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), &params.store);
   swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
+  params.has_plain_rows =
+      params.tile.src_row_rank <= 1 && params.tile.dst_row_rank <= 1 && !params.load.row_is_wide && tile.halo == 0;
   add_tile_offsets(&params.tile, &plan->launch);
   plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, tile.min_shared_bytes);
   return true;
