@@ -258,11 +258,11 @@ constexpr int tile_threads = 256;
 // Blocks of a tile kernel that are resident on a multiprocessor, at most.
 constexpr int max_resident_tiles = 6;
 
-// byte_tile: a block's threads hold all items of the tile, at most two each. With 5 blocks per multiprocessor a thread
-// has the registers for two. Not measured.
+// byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
+// larger ones of 256. 1280 resident threads leave each thread the registers for two items. Not measured.
 constexpr int max_items_per_thread = 2;
-constexpr int max_resident_byte_tiles = 5;
-constexpr int max_byte_tile_items = max_items_per_thread * tile_threads;
+constexpr int byte_tile_threads = 128;
+constexpr int byte_tile_resident_threads = 1280;
 constexpr int columns_per_item = 16;
 constexpr int rows_per_item = 4;  // the bytes of a word
 constexpr int column_margin = 3;  // columns before the tile's, and after them, that an item may have

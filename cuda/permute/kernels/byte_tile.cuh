@@ -92,10 +92,11 @@ static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
 // Finds what each destination row of the tile stores. A row outside the tensor stores nothing. With a halo, a row
 // begins and ends at multiples of params.dst_granule bytes, and the next tile begins where it ends.
+template <int kThreads>
 __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params, const TileOrigin& tile,
                                                    const JoinedRows& joined, VectoredRow* rows) {
 #pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += tile_threads) {
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += kThreads) {
     int64_t offset;
     int32_t column;
     locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);
@@ -188,12 +189,13 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
 }
 
 // Stores heads and tails, one per thread: fewer instructions than half a warp per end, one byte per thread.
+template <int kThreads>
 __device__ __forceinline__ void store_row_ends(const ByteTileParams& params, const TileOrigin& tile,
                                                const JoinedRows& joined, const VectoredRow* rows,
                                                const unsigned char* shared_tile) {
   const int32_t tail_gap = static_cast<int32_t>(joined.runs - 1) * params.joined_run_gap;
 #pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += tile_threads) {
+  for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
     const VectoredRow row = rows[item / 2];
     const bool is_tail = item % 2 != 0;
     if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, tail_gap, shared_tile);
@@ -207,17 +209,18 @@ __device__ __forceinline__ void store_row_ends(const ByteTileParams& params, con
 //      writes words into destination rows, columns_pitch bytes apart, in the same shared memory;
 //   3. a thread reads five words of a destination row, shifts them to a 16-byte vector and stores it; heads and tails
 //      follow. Runs that lie one after the other in dst are joined to one row: fewer heads and tails.
-__global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, max_resident_byte_tiles))
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_resident_threads / kThreads))
     byte_tile(const __grid_constant__ GridConstant<ByteTileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
   const TileOrigin tile = locate_tile<true>(params.tile);
   const int32_t shift = tile_shift(params.load, tile);
-  load_tile<false>(params.tile, params.load, tile, shared_tile, shift,
-                   [](int32_t shared_offset, uint32_t) { return shared_offset; });
-  make_table(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
+  load_tile<false, kThreads>(params.tile, params.load, tile, shared_tile, shift,
+                             [](int32_t shared_offset, uint32_t) { return shared_offset; });
+  make_table<kThreads>(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
   const JoinedRows joined(params, tile);
-  make_vectored_rows(params, tile, joined, rows);
+  make_vectored_rows<kThreads>(params, tile, joined, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -225,7 +228,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, max
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
     TransposedItem& item = items[k];
-    uint32_t column_item = threadIdx.x + k * tile_threads;
+    uint32_t column_item = threadIdx.x + k * kThreads;
     const bool is_idle = column_item >= params.num_items;
     const uint32_t word = take_index(&column_item, params.words_per_run);
     item.column = static_cast<int32_t>(column_item * columns_per_item) -
@@ -265,7 +268,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, max
     read_vector(params, row, in_row, shared_tile, &out);
     *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
   }
-  if (params.dst_rows_have_ends) store_row_ends(params, tile, joined, rows, shared_tile);
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, joined, rows, shared_tile);
 }
 
 }  // namespace flowk::permute

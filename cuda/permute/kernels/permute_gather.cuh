@@ -21,10 +21,11 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
 // up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
 // into.
+template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
   RunTableEntry* entries = reinterpret_cast<RunTableEntry*>(shared_tile + table.offset_bytes);
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += tile_threads)
+  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads)
     entries[e] = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
 }
 

@@ -115,7 +115,7 @@ __device__ __forceinline__ int32_t tile_shift(const TileLoad& params, const Tile
 // Waits for the stream's previous kernel, then copies the aligned 16-byte vectors that hold the tile's bytes to shared
 // memory. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16: rounding both
 // down finds the vector. swizzle(offset, source row) is where the vector at an offset in shared memory is kept.
-template <bool kAligned, class Swizzle>
+template <bool kAligned, int kThreads = tile_threads, class Swizzle>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileLoad& load, const TileOrigin& tile,
                                           unsigned char* shared_tile, int32_t shift, const Swizzle& swizzle) {
   const uint32_t row_in_pass = load.vectors_per_row.divide(threadIdx.x);
@@ -176,7 +176,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
 #pragma unroll 4
     do {
       load_vector(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
-      in_row += tile_threads * vector_bytes;
+      in_row += kThreads * vector_bytes;
     } while (load.row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
   }
 }

@@ -46,8 +46,8 @@ struct Reached {
        not_plain = false, short_last_dst = false;
   bool several_passes = false, joined_rows = false;
   bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
-       words_rotated = false, words_without_ends = false, words_past_run = false, words_short_last_src = false,
-       words_short_last_dst = false, words_joined_along_cut = false;
+       words_rotated = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
+       words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
 
   void add(const PermutePlan& plan) {
     kernels[static_cast<int>(plan.kernel())] = true;
@@ -58,6 +58,7 @@ struct Reached {
     }
     if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
       (planes->interleaves ? interleave : deinterleave) = true;
+    words_in_large_blocks |= plan.kernel() == PermuteKernel::byte_tile && plan.launch.num_threads == tile_threads;
     std::visit([&](const auto& chosen) { add(chosen); }, plan.mechanism);
   }
   void add(const Rows&) {}
@@ -121,7 +122,7 @@ struct Reached {
     CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
-    CHECK(words_with_halo && words_rotated && words_without_ends);
+    CHECK(words_with_halo && words_rotated && words_in_large_blocks && words_without_ends);
   }
 };
 

@@ -51,7 +51,7 @@ void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams*
 
 // The rows that a warp's lanes read are 4 source rows apart. If that is 2, 4, 8 or 16 words, that number of sets of
 // lanes share a bank: each set takes columns one word to the left of the set before, so the tile has more columns.
-void choose_skew(int64_t num_columns, ByteTileParams* params) {
+void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params) {
   const uint32_t num_words = params->words_per_run.divisor;
   int32_t rows[warp_lanes];
   for (uint32_t lane = 0; lane < warp_lanes; ++lane)
@@ -66,7 +66,7 @@ void choose_skew(int64_t num_columns, ByteTileParams* params) {
                              skew_of(lane % num_words, shift, mask);
     const float passes = bank_conflicts(shared_offsets, 4, 0);
     const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
-    if (log2 > 0 && items * num_words > max_byte_tile_items) return;
+    if (log2 > 0 && items * num_words > max_items) return;
     // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
     // wavefront. Not measured.
     const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
@@ -82,7 +82,7 @@ void choose_skew(int64_t num_columns, ByteTileParams* params) {
 
 // The most vectors of a destination row, and those that neighbouring threads store. With a halo rows start and end on
 // sectors; long ones are taken line by line.
-void choose_vectors(const Tile& tile, ByteTileParams* params) {
+void choose_vectors(const Tile& tile, int num_threads, ByteTileParams* params) {
   const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
   params->halo_bytes = params->tile.halo * tile.dst.per_index;
   int64_t vectors = run_bytes / vector_bytes;
@@ -97,7 +97,7 @@ void choose_vectors(const Tile& tile, ByteTileParams* params) {
   vectors = std::max<int64_t>(vectors, 1);
   const int64_t per_segment =
       params->dst_granule == line_bytes ? line_vectors : ceil_div(vectors, ceil_div(vectors, line_vectors));
-  set_segments(vectors, per_segment, &params->store);
+  set_segments(vectors, per_segment, num_threads, &params->store);
 }
 
 // Chooses the pitch of destination rows: lanes write words of one run, and read vectors of several rows.
@@ -150,14 +150,15 @@ bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* param
   params->dst_rows_have_ends = !tile.dst.fills_vectors;
   const int64_t num_columns = params->store.num_rows.divisor;
   const int32_t joined_columns = join_runs(tile, params);
-  choose_vectors(tile, params);
+  choose_vectors(tile, launch->num_threads, params);
+  const int64_t max_items = int64_t{max_items_per_thread} * launch->num_threads;
   params->src_rows_are_words =
       std::all_of(table.dims, table.dims + table.rank, [](const RunTableDim& dim) { return dim.shared_step % 4 == 0; });
   if (params->src_rows_are_words)
     choose_rotation(tile.src.alignment, num_columns, params);
   else
-    choose_skew(num_columns, params);
-  if (params->num_items > max_byte_tile_items) return false;
+    choose_skew(max_items, num_columns, params);
+  if (params->num_items > max_items) return false;
   choose_columns_pitch(tile, joined_columns, params);
   if (joined_columns > 0) params->joined_run_gap = joined_columns * params->columns_pitch - tile.dst.bytes;
   // Skewed columns start before the first row and end after the last.

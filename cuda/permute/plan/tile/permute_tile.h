@@ -193,7 +193,7 @@ void plan_strided_tile(const PermuteProblem& problem, const Device& device, Perm
 int32_t vectors_per_segment_of(int32_t vectors);
 
 // Sets the segments of a row of `vectors`, of `per_segment` each, and the passes of a block over them.
-void set_segments(int64_t vectors, int64_t per_segment, TileStore* store);
+void set_segments(int64_t vectors, int64_t per_segment, int num_threads, TileStore* store);
 
 // byte_tile moves items of 4 x 16 bytes: shorter runs leave most of one empty. In shared memory its destination rows
 // are at most byte_tile_padding() bytes apart.
@@ -207,6 +207,10 @@ inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
 
 // Are elements single bytes that are not converted?
 inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted; }
+
+inline int byte_tile_threads_of(int64_t items) {
+  return items <= max_items_per_thread * byte_tile_threads ? byte_tile_threads : tile_threads;
+}
 
 // Plans the transpose of a byte_tile. Before the call launch.shared_bytes is the size of its source rows. False if it
 // has more items than a block's threads hold; byte_tile_layout.cpp.

@@ -74,7 +74,7 @@ void choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParam
       best = passes;
       params->swizzle_shift = shift;
       params->swizzle_bits = shift == 0 ? 0 : vector_in_line_bits;
-      set_segments(vectors, per_segment, &params->store);
+      set_segments(vectors, per_segment, tile_threads, &params->store);
       if (best <= 1) return;
     }
   }

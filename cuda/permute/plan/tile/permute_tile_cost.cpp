@@ -121,11 +121,12 @@ float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile
   const auto src_rows =
       static_cast<int64_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
   const int64_t items = byte_tile_items(tile.src.bytes, dst_elements);
-  const auto passes = [&](float cost, int64_t n) { return cost * static_cast<float>(ceil_div(n, tile_threads)); };
+  const int num_threads = byte_tile_threads_of(items);
+  const auto passes = [&](float cost, int64_t n) { return cost * static_cast<float>(ceil_div(n, num_threads)); };
   const int64_t src_run_bytes = int64_t{tile.src.bytes} * tile.dense_rows;
   const int64_t src_row_vectors = ceil_div(src_run_bytes, vector_bytes) + 1;
-  const int64_t loads = ceil_div(src_rows, std::max<int64_t>(tile_threads / src_row_vectors, 1)) *
-                        ceil_div(src_row_vectors, tile_threads);
+  const int64_t loads =
+      ceil_div(src_rows, std::max<int64_t>(num_threads / src_row_vectors, 1)) * ceil_div(src_row_vectors, num_threads);
   const int64_t row_bytes = int64_t{tile.dst.bytes} * tile.adjacent_rows;
   const int64_t num_rows = tile.elements / row_bytes;
   const bool has_ends = tile.halo == 0;
@@ -134,7 +135,7 @@ float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile
                passes(costs.row, num_rows) + passes(costs.item, items) +
                passes(store, num_rows * (row_bytes / vector_bytes + 1));
   if (!tile.dst.fills_vectors && has_ends) cost += passes(costs.end, 2 * num_rows);
-  cost *= static_cast<float>(tile_threads * vector_bytes) / elements;
+  cost *= static_cast<float>(num_threads * vector_bytes) / elements;
   cost += costs.copy + costs.src_sectors * parts_of(tile.src.alignment, src_run_bytes);
   const bool ends_as_it_starts = row_bytes % sector_bytes == 0 || tile.dst.is_cut();
   if (has_ends) cost += costs.dst_sectors * parts_of(ends_as_it_starts ? tile.dst.alignment : 1, row_bytes);
@@ -145,7 +146,7 @@ float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile
     padding *= static_cast<float>(indices) / static_cast<float>(extent);
   }
   cost += costs.padding * (padding - 1);
-  const int resident = resident_tiles(search.device, tile, with_halo, max_resident_byte_tiles);
+  const int resident = resident_tiles(search.device, tile, with_halo, byte_tile_resident_threads / num_threads);
   const float waves =
       padding * search.num_elements / elements / static_cast<float>(search.device.num_multiprocessors * resident);
   return cost + costs.idle * idle_share(waves);

@@ -123,13 +123,14 @@ TileRowPass pass_over(const TileParams& params, uint32_t rows) {
   return pass;
 }
 
-void set_load(const PermuteProblem& problem, const TileLayout& layout, const TileParams& params, TileLoad* load) {
+void set_load(const PermuteProblem& problem, const TileLayout& layout, const TileParams& params, int64_t num_threads,
+              TileLoad* load) {
   const Run& src = layout.tile.src;
   const int64_t vectors =
       ceil_div(src.bytes * layout.dense_rows + (src.alignment >= vector_bytes ? 0 : vector_bytes - 1), vector_bytes);
-  load->vectors_per_row = Divider(static_cast<uint32_t>(std::min<int64_t>(vectors, tile_threads)));
-  load->rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(tile_threads / vectors, 1));
-  load->row_is_wide = vectors > tile_threads;
+  load->vectors_per_row = Divider(static_cast<uint32_t>(std::min(vectors, num_threads)));
+  load->rows_per_pass = static_cast<uint32_t>(std::max<int64_t>(num_threads / vectors, 1));
+  load->row_is_wide = vectors > num_threads;
   load->pass = pass_over(params, load->rows_per_pass);
   load->shift_mask = static_cast<uint32_t>(layout.shift_mask);
   load->start_offset_bytes = -static_cast<int32_t>(layout.skipped_bytes);
@@ -141,19 +142,19 @@ void set_load(const PermuteProblem& problem, const TileLayout& layout, const Til
 
 // Begins the plan of a layout: what all mechanisms, and all with a TileLoad, have in common.
 template <class Mechanism>
-auto& start_plan(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
+auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num_threads, PermutePlan* plan) {
   Mechanism& mechanism = plan->mechanism.emplace<Mechanism>();
   auto& params = mechanism.params;
   mechanism.predicted_cost = layout.tile.cost;
   plan->unit_bytes = search.problem.unit_bytes;
   plan->launch = {};
-  plan->launch.num_threads = tile_threads;
+  plan->launch.num_threads = num_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
   plan->launch.uses_pdl = search.device.runs_pdl();
   set_grid(search.problem, layout, &params.tile, &plan->launch.num_blocks);
   set_rows(search.problem, layout, &params.tile);
   if constexpr (requires { params.load; }) {
-    set_load(search.problem, layout, params.tile, &params.load);
+    set_load(search.problem, layout, params.tile, num_threads, &params.load);
     params.store.num_rows = Divider(static_cast<uint32_t>(layout.dst_rows.count));
     params.store.span_bytes = layout.tile.dst.bytes;
   }
@@ -200,7 +201,7 @@ void swizzle_rows(int32_t mask, int32_t dst_unit_bytes, AlignedTileParams* param
 bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
   const PermuteProblem& problem = search.problem;
   const Tile& tile = layout.tile;
-  AlignedTileParams& params = start_plan<AlignedTile>(search, layout, plan);
+  AlignedTileParams& params = start_plan<AlignedTile>(search, layout, tile_threads, plan);
   params.run_pitch = static_cast<int32_t>(layout.row_steps[0]);
   params.halo_bytes = params.tile.halo * tile.dst.per_index * problem.dst_unit_bytes;
   if (const int log2_rows = log2_rows_of_word(problem.unit_bytes); log2_rows > 0)
@@ -210,7 +211,7 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
     params.store.span_end_mask = sector_bytes - 1;
     ++vectors;  // of either row's span: half a sector more
   }
-  set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), &params.store);
+  set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
   params.has_plain_rows =
       params.tile.src_row_rank <= 1 && params.tile.dst_row_rank <= 1 && !params.load.row_is_wide && tile.halo == 0;
@@ -266,7 +267,7 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
 bool build_general_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
   const PermuteProblem& problem = search.problem;
   const Run& dst = layout.tile.dst;
-  GeneralTileParams& params = start_plan<GeneralTile>(search, layout, plan);
+  GeneralTileParams& params = start_plan<GeneralTile>(search, layout, tile_threads, plan);
   set_table_dims(search, layout, &params.table);
   set_run_offsets(problem.dst_unit_bytes, &params, &plan->launch.shared_bytes);
   params.halo_elements = params.tile.halo * dst.per_index;
@@ -277,14 +278,17 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   const bool fits_granules = is_aligned || (has_halo && dst.bytes % sector_bytes == 0);
   const int64_t vectors =
       ceil_div(dst.bytes + (fits_granules ? 0 : params.dst_granule - problem.dst_unit_bytes), vector_bytes);
-  set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), &params.store);
+  set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
   add_row_table(&plan->launch, &params);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }
 
 bool build_byte_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
-  ByteTileParams& params = start_plan<ByteTile>(search, layout, plan);
+  const Run &src = layout.tile.src, &dst = layout.tile.dst;
+  const int num_threads =
+      byte_tile_threads_of(byte_tile_items(src.bytes, dst.elements + layout.tile.halo * dst.per_index));
+  ByteTileParams& params = start_plan<ByteTile>(search, layout, num_threads, plan);
   set_table_dims(search, layout, &params.table);
   if (!place_columns(layout.tile, &plan->launch, &params)) return false;
   add_row_table(&plan->launch, &params);
@@ -300,11 +304,11 @@ int32_t vectors_per_segment_of(int32_t vectors) {
   return per_segment <= 1 ? 1 : (per_segment + 1) / 2 * 2;
 }
 
-void set_segments(int64_t vectors, int64_t per_segment, TileStore* store) {
+void set_segments(int64_t vectors, int64_t per_segment, int num_threads, TileStore* store) {
   const uint32_t num_rows = store->num_rows.divisor;
   store->vectors_per_segment = Divider(static_cast<uint32_t>(per_segment));
   store->num_vectors = static_cast<uint32_t>(round_up(vectors, per_segment));
-  store->items_per_pass = static_cast<uint32_t>(tile_threads / per_segment);
+  store->items_per_pass = static_cast<uint32_t>(num_threads / per_segment);
   store->pass_vectors = store->items_per_pass / num_rows * static_cast<uint32_t>(per_segment);
   store->pass_rows = store->items_per_pass % num_rows;
 }
@@ -357,7 +361,7 @@ void plan_strided_tile(const PermuteProblem& problem, const Device& device, Perm
     layout.row_steps[i] = span;
     span *= layout.src_rows.extents[i];
   }
-  StridedTileParams& params = start_plan<StridedTile>(search, layout, plan);
+  StridedTileParams& params = start_plan<StridedTile>(search, layout, tile_threads, plan);
   // Neighbours of a run are adjacent in shared memory, whatever their stride in src.
   for (int i = 0; i < layout.dst_rows.rank; ++i)
     if (layout.dst_rows.dims[i] == src_dim) params.tile.dst_row_dims[i].shared_step = problem.unit_bytes;

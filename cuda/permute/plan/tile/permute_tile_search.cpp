@@ -26,7 +26,7 @@ int64_t pitch_of(const TileSearch& search, const Tile& tile, bool is_aligned) {
 bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
   return moves_bytes(problem) && tile.is_disjoint() && !(tile.src.fills_vectors && tile.dst.fills_vectors) &&
          std::min(tile.src.bytes, tile.dst.bytes) >= min_byte_tile_run_bytes &&
-         byte_tile_items(tile.src.bytes, tile.dst.elements) <= max_byte_tile_items;
+         byte_tile_items(tile.src.bytes, tile.dst.elements) <= max_items_per_thread * tile_threads;
 }
 
 // Makes the tile of two runs; false if they make no box of at most max_bytes.
