@@ -38,10 +38,10 @@ struct Run {
     return wrong_size();
   }
 
-  // Unless elements change places, rows are bytes.
+  // The ends of rows of 8 and 16 bytes are stored by words, unless elements change places.
   Status operator()(const CopyShiftedRows& plan) const {
     if (plan.is_reversed) return launch(copy_shifted_rows<Bytes, true>, config, stream, plan.params);
-    return launch(copy_shifted_rows<1, false>, config, stream, plan.params);
+    return launch(copy_shifted_rows<(Bytes < 4 ? Bytes : 4), false>, config, stream, plan.params);
   }
 
   Status operator()(const AlignedTile& plan) const {
