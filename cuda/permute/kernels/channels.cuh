@@ -15,6 +15,8 @@
 
 namespace flowk::permute {
 
+constexpr int any_channels = 0;
+
 // Where a thread's tile stands.
 struct ChannelTile {
   const unsigned char* src;
@@ -159,7 +161,10 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
 
 // kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
 // otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
-template <class Elements, bool kInterleave>
+//
+// kChannels is 3, 4, or any_channels if a block decides: a conversion of 4 channels takes up to a third more
+// registers than one of 3, so fewer blocks of a kernel for both fit an SM.
+template <class Elements, bool kInterleave, int kChannels>
 __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channel_threads, is_moved<Elements> ? 12 : 0))
     channels(const __grid_constant__ GridConstant<ChannelParams> params,
              const __grid_constant__ GridConstant<Elements> elements) {
@@ -171,6 +176,7 @@ __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channe
     else
       deinterleave<count>(params, tile, elements);
   };
+  if constexpr (kChannels != any_channels) return move(std::integral_constant<int, kChannels>());
   if constexpr (is_moved<Elements>) {
     if (params.num_channels == 2) return move(std::integral_constant<int, 2>());
   }
