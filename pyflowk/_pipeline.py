@@ -195,10 +195,10 @@ def bind(request: Request, outs: tuple[object, ...], stream: Stream | None) -> B
             return bound._replace(unwraps=True) if isinstance(bound, Bound) else bound
         first, source, pointers, geometry, lists = found
         x, name = inputs[first], names[first]
-    interceptor = source.interceptor_of(x, True)
+    out = outs[0]
+    interceptor = source.interceptor_of(x, operation.operator if out is None else "")
     if interceptor is not None:
         return interceptor
-    out = outs[0]
     target = None if out is None else ARRAYS.get(type(out)) or array_adapter(out, operation.out_names[0])
     if stream is not None:
         handle = stream_handle(stream)
@@ -222,7 +222,7 @@ def bind(request: Request, outs: tuple[object, ...], stream: Stream | None) -> B
         adapter = OPERANDS.get(type(operand)) or operation.adapter_of(operand, other_name)
         if adapter is LIST:
             _require_numpy(source, other_name)
-        interceptor = adapter.interceptor_of(operand, False)
+        interceptor = adapter.interceptor_of(operand, None)
         if interceptor is not None:
             return interceptor
         value, *layout, place, after = adapter.read(operand, other_name, handle)
@@ -238,7 +238,7 @@ def bind(request: Request, outs: tuple[object, ...], stream: Stream | None) -> B
     out_geometries: tuple[Geometry | None, ...] = outputs  # type: ignore[assignment]
     if out is not None or len(outs) > 1:
         for out, out_name in zip(outs, operation.out_names):
-            interceptor = None if out is None else array_adapter(out, out_name).interceptor_of(out, False)
+            interceptor = None if out is None else array_adapter(out, out_name).interceptor_of(out, None)
             if interceptor is not None:
                 return interceptor
         outputs, out_geometries = _read_outs(operation.out_names, outs, handle, name, device, afters)

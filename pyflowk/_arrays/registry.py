@@ -73,7 +73,7 @@ def interceptor_of(arrays: Iterable[object]) -> Interceptor | None:
     """What makes a call that the framework of one of these arrays must see; None if there is none."""
     for index, array in enumerate(arrays):
         try:
-            interceptor = array_adapter(array, "").interceptor_of(array, index == 0)
+            interceptor = array_adapter(array, "").interceptor_of(array, None if index else "")
         except TypeError:  # the error of the call itself names the array
             return None
         if interceptor is not None:

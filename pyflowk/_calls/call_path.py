@@ -26,7 +26,7 @@ from .. import _pipeline
 from .._arrays.adapters.base import BY_DEVICE_ARRAY, BY_NUMPY
 from .._arrays.device_array import DeviceArray
 from .._arrays.frameworks import is_compiling as is_compiling
-from .._arrays.registry import ARRAYS
+from .._arrays.registry import ARRAYS, array_adapter
 from .._native import driver
 from .._native import library as native
 from .._native.abi import DType
@@ -37,6 +37,7 @@ from .plan_words import plan_of
 _ROLES = {"": "a", "#": "n", "=": "o", "~": "v"}
 _MAX_ARGUMENTS = 16  # of c_call.h
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
+ASK_AUTOGRAD, ASK_AUTOCAST = 1, 2  # of call_values.h
 _NO_PARAMETERS = (*OF_MEMORY, "others", "return")
 
 
@@ -69,21 +70,35 @@ class CallPath:
         cache = program_cache()
         self.cached_call: Callable[..., Any] = self.call
         if cache is not None and len(self.roles) <= _MAX_ARGUMENTS:
-            text = f"The fast path of {request.__name__.strip('_')}()."
-            self.cached_call = cache.path(text, self.roles, self.call_and_register, self.miss)
+            text = f"cached_call(*arguments)\n--\n\nThe fast path of {request.__name__.strip('_')}()."
+            python = self.call_and_register, self.miss, self.call_under_autograd
+            self.cached_call = cache.path(text, self.roles, *python)
 
     def call(self, *arguments: Any) -> Any:
         """The path through Python."""
         return _pipeline.call(*self._split(arguments))
 
-    def kernel(
-        self, below: Callable[[Callable[..., Any]], Callable[..., Any]], fallback: Callable[..., Any] | None = None
-    ) -> Callable[..., Any]:
-        """`cached_call` for a framework's operator, after the framework has seen the call. `below(function)` is the
-        same function, which the framework does not see again. What `cached_call` does not take goes to `fallback`, by
-        default the path through Python."""
-        cache, call = program_cache(), fallback or below(self.call_and_register)
-        return call if cache is None else cache.kernel(self.cached_call, call, below(self.miss))
+    def kernel(self, call: Callable[..., Any], miss: Callable[..., Any], asked: int = 0) -> Callable[..., Any]:
+        """`cached_call` for a framework's operator, which asks for the features `asked` of torch. `call` runs what it
+        does not take, `miss` does what self.miss() does."""
+        cache = program_cache()
+        return call if cache is None else cache.kernel(self.cached_call, call, miss, asked)
+
+    def as_operator(self, function: Any, under_autograd: Any, under_autocast: Any = None) -> None:
+        """Makes `cached_call`, or a function of kernel(), that of an operator: with torch's tensors it calls
+        `under_autograd` if one requires a gradient, and `under_autocast` under autocast. Both take the inputs alone."""
+        cache = program_cache()
+        if cache is not None:
+            cache.as_operator(function, under_autograd, under_autocast)
+
+    def call_under_autograd(self, *inputs: Any) -> tuple[Any, tuple[Any, ...] | bool | None]:
+        """As miss(), for torch's tensors if one requires a gradient."""
+        request, outs, _ = self._split(inputs)
+        bound = _pipeline.bind(request, outs, None)
+        if isinstance(bound, Bound):
+            return bound.run(), False
+        numbers = {name: index for index, (name, role) in enumerate(zip(self.names, self.roles)) if role == "v"}
+        return bound.under_autograd(request, inputs, numbers)
 
     def bind_plan(self, named: dict[str, Any]) -> Bound:
         """The plan of a call with arguments by name."""
@@ -96,24 +111,31 @@ class CallPath:
         for index in self.arrays:
             if type(arguments[index]) not in _seen_types:
                 with contextlib.suppress(Exception):  # the result is there, and the next call tries again
+                    array_adapter(arguments[index], "")  # under autocast the call has read a converted array
                     register_type(type(arguments[index]))
         return result
 
-    def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | None]:
-        """The result of a call, and its plan for the cache; None if the call runs in Python every time."""
+    def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | bool | None]:
+        """The result of a call, and its plan for the cache; None if the call runs in Python every time, False if it
+        does this time."""
         request, outs, stream = self._split(arguments)
         bound = _pipeline.bind(request, outs, stream)
         if not isinstance(bound, Bound):
-            return bound.by_operator(request, outs, stream), None
+            return bound.by_operator(request, outs, stream), False
         result = bound.run()
         try:
             if set(native.loaded) - {None}:
                 _check_device()
-            return result, plan_of(bound, self.names, self.roles, arguments)
+            return result, plan_of(bound, self.names, self.roles, self._padded(arguments))
         except Exception:  # the result is not lost; the call runs in Python the next time
             return result, None
 
+    def _padded(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with those that were left out at the end, which are None."""
+        return arguments + (None,) * (len(self.roles) - len(arguments))
+
     def _split(self, arguments: tuple[Any, ...]) -> tuple[Request, tuple[Any, ...], Any]:
+        arguments = self._padded(arguments)
         end = -1 if self.takes_outs else self.num_inputs
         return self.request(*arguments[:end]), arguments[self.num_inputs : -1], arguments[-1]
 

@@ -36,18 +36,15 @@ static bool is_true(PyObject *result) {
   return truth != 0;
 }
 
-static bool torch_watches(bool is_kernel) {
-  if (!is_kernel && is_true(PyObject_CallNoArgs(torch_gates.is_autocast_enabled))) return true;
+static bool torch_watches(void) {
   for (int i = 0; i < torch_gates.num_watchers; ++i)
     if (is_true(PyObject_CallNoArgs(torch_gates.watchers[i]))) return true;
   int64_t level;
   return !integer_attribute(torch_gates.forward_mode, names._current_level, &level) || level >= 0;
 }
 
-// Does autograd need the tensor, or is it negated or conjugated when it is read?
-static bool torch_watches_tensor(PyObject *tensor, bool is_complex, int *is_grad_enabled) {
-  if (*is_grad_enabled < 0) *is_grad_enabled = is_true(PyObject_CallNoArgs(torch_gates.is_grad_enabled));
-  if (*is_grad_enabled && is_true(PyObject_GetAttr(tensor, names.requires_grad))) return true;
+// Is the tensor negated or conjugated when it is read?
+static bool is_lazy(PyObject *tensor, bool is_complex) {
   if (is_true(PyObject_CallFunctionObjArgs(torch_gates.is_neg, tensor, NULL))) return true;
   return is_complex && is_true(PyObject_CallFunctionObjArgs(torch_gates.is_conj, tensor, NULL));
 }
@@ -61,7 +58,7 @@ static bool add_words(CallValues *values, const int64_t *words, int num_words) {
   return true;
 }
 
-static bool add_word(CallValues *values, uint64_t kind, uint64_t word) {
+bool add_word(CallValues *values, uint64_t kind, uint64_t word) {
   const int64_t words[] = {(int64_t)kind, (int64_t)word};
   return add_words(values, words, 2);
 }
@@ -99,8 +96,13 @@ static bool add_array(CallValues *values, PyObject *array, const ArrayType *type
   const DLTensor *tensor = &view.tensor;
   if (type->is_watched) {
     values->is_watched = true;
-    const bool is_complex = tensor->dtype.code == 5;
-    if (torch_watches_tensor(array, is_complex, &values->is_grad_enabled)) return false;
+    if (is_lazy(array, tensor->dtype.code == 5)) return false;
+    if (values->is_grad_enabled < 0)
+      values->is_grad_enabled = is_true(PyObject_CallNoArgs(torch_gates.is_grad_enabled));
+    if (values->is_grad_enabled && !values->requires_grad)
+      values->requires_grad = is_true(PyObject_GetAttr(array, names.requires_grad));
+  } else {
+    values->is_mixed = true;
   }
   if (type->access == by_device_array_attributes) {  // arrays of several streams wait for each other
     if (values->has_stream_of_array && view.stream != values->stream_of_array) return false;
@@ -143,6 +145,7 @@ static bool add_operand(CallValues *values, PyObject *argument, const ArrayType 
                         : role == role_operand && PyLong_CheckExact(argument) ? add_integer(values, argument)
                                                                               : add_object(values, argument, true);
   if (!is_added) return false;
+  values->is_mixed |= !type && argument != Py_None;
   ++values->num_pointers;
   if (is_out) values->outs[values->num_outs++] = type ? argument : NULL;
   return true;
@@ -206,13 +209,13 @@ static bool choose_stream(CallValues *values, const ArrayType *out_type) {
 }
 
 bool read_arguments(CallValues *values, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments,
-                    bool is_kernel) {
+                    int asked) {
   const ArrayType *out_type = NULL;
   bool lacks_out = false;
   memset((char *)values + offsetof(CallValues, num_key_words), 0, sizeof *values - offsetof(CallValues, num_key_words));
-  values->is_grad_enabled = is_kernel ? 0 : -1;
-  for (Py_ssize_t i = 0; i < num_arguments; ++i) {
-    PyObject *argument = arguments[i];
+  values->is_grad_enabled = asked & ask_autograd ? -1 : 0;
+  for (Py_ssize_t i = 0; roles[i]; ++i) {
+    PyObject *argument = i < num_arguments ? arguments[i] : Py_None;
     const char role = roles[i];
     if (role == role_stream) {
       if (!add_stream(values, argument)) return false;
@@ -227,7 +230,9 @@ bool read_arguments(CallValues *values, const char *roles, PyObject *const *argu
       return false;
     }
   }
-  if (!values->first || (values->is_watched && torch_watches(is_kernel))) return false;
+  if (!values->first || (values->is_watched && torch_watches())) return false;
+  values->is_autocast_enabled =
+      values->is_watched && asked & ask_autocast && is_true(PyObject_CallNoArgs(torch_gates.is_autocast_enabled));
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
   if (values->first_type->access == by_numba_attributes && (lacks_out || values->has_stream)) return false;
   return choose_stream(values, out_type);

@@ -23,6 +23,7 @@ typedef struct {
   PyObject *is_neg, *is_conj;   // called with a tensor
   PyObject *increment_version;  // called with a tuple of tensors
   PyObject *get_default_dtype;
+  PyObject *autocast_operators;  // no function: the names of the operators whose types autocast may choose, a set
 } TorchGates;
 
 typedef struct {
@@ -38,7 +39,10 @@ typedef struct {
   int64_t stream_of_array;  // of DeviceArrays
   bool has_stream_of_array, has_stream;
   bool is_watched;
-  int is_grad_enabled;  // -1: not asked
+  bool is_mixed;             // an array is not torch's, or a number is in the place of one
+  bool requires_grad;        // one of torch's tensors, while autograd is on
+  bool is_autocast_enabled;  // for torch's tensors
+  int is_grad_enabled;       // -1: not asked
 } CallValues;
 
 extern TorchGates torch_gates;
@@ -46,10 +50,16 @@ extern TorchGates torch_gates;
 // Adds a type whose objects never change, a dtype's for example; false if there is no room.
 bool register_constant_type(PyTypeObject *type);
 
-// Reads the arguments of a function that has these roles. False if the fast path does not take the call; no exception
-// is set. `is_kernel`: autograd and autocast have seen the call.
+// The features of torch that a call asks for: a kernel does not ask for what the dispatcher has done before it.
+enum { ask_autograd = 1, ask_autocast = 2 };
+
+// Reads the arguments of a function that has these roles; those that are left out at the end are None. False if the
+// fast path does not take the call; no exception is set.
 bool read_arguments(CallValues *values, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments,
-                    bool is_kernel);
+                    int asked);
+
+// Adds to the key; false if it has no room.
+bool add_word(CallValues *values, uint64_t kind, uint64_t word);
 
 // Is the call's stream the one on which new arrays are allocated? If not, a call that needs some runs in Python.
 bool is_on_current_stream(const CallValues *values);

@@ -16,11 +16,14 @@ typedef struct {
   PyObject ob_base;
   PyMethodDef method;  // its text belongs to this struct
   PyObject *call;      // runs the call in Python, with the same arguments
-  PyObject *miss;      // called with the arguments: (result, the plan as a tuple or None)
+  PyObject *miss;      // called with the arguments: (result, the plan for add_plan())
+  // Called with the inputs if all arrays are torch's: if one requires a gradient, and under autocast. May be NULL.
+  PyObject *under_autograd, *under_autocast;
   PyObject *keep_alive;
-  Py_ssize_t num_arguments;
+  Py_ssize_t num_inputs, num_arguments;
   char roles[max_arguments + 1];
-  bool is_kernel;       // torch has seen the call: neither autograd nor autocast is asked for
+  bool is_operator;     // of torch; false: `under_autograd` returns (result, the plan for add_plan()), as `miss` does
+  int asked;            // of torch's features
   const void *owner;    // of the plans: this object, or for a kernel the object of the public function
   PlannedCall planned;  // of a prepared call
 } CallPath;
@@ -39,9 +42,9 @@ static PyObject *call_python(PyObject *function, PyObject *const *arguments, Py_
   return result;
 }
 
-static PyObject *call_and_add_plan(const CallPath *path, PyObject *const *arguments, const CallValues *values,
-                                   uint64_t hash) {
-  PyObject *both = call_python(path->miss, arguments, path->num_arguments), *result, *plan;
+static PyObject *call_and_add_plan(const CallPath *path, PyObject *miss, PyObject *const *arguments,
+                                   Py_ssize_t num_arguments, const CallValues *values, uint64_t hash) {
+  PyObject *both = call_python(miss, arguments, num_arguments), *result, *plan;
   if (!both || !PyArg_ParseTuple(both, "OO", &result, &plan)) {
     Py_XDECREF(both);
     return NULL;
@@ -130,16 +133,57 @@ static bool needs_python(const Plan *plan, const CallValues *values) {
   return now != plan->default_dtype;
 }
 
+// ---- calls that torch sees
+// --------------------------------------------------------------------------------------------
+
+// An operator takes torch's tensors and options, allocates its result and runs on the current stream.
+static bool is_call_of_operator(const CallValues *values) {
+  for (int i = 0; i < values->num_outs; ++i)
+    if (values->outs[i]) return false;
+  return !values->is_mixed && !values->has_stream;
+}
+
+static bool has_autocast_rule(const Plan *plan) {
+  return plan->operator && PySet_Contains(torch_gates.autocast_operators, plan->operator) != 0;
+}
+
+static PyObject *call_under_autograd(const CallPath *path, PyObject *const *arguments, CallValues *values) {
+  if (path->is_operator) return call_python(path->under_autograd, arguments, path->num_inputs);
+  if (!add_word(values, 'g', 0)) return call_python(path->call, arguments, path->num_inputs);
+  const uint64_t hash = hash_of(path->owner, values);
+  Plan *plan = find_plan(path->owner, values, hash);
+  if (!plan) return call_and_add_plan(path, path->under_autograd, arguments, path->num_inputs, values, hash);
+  if (!plan->is_cacheable) return call_python(path->call, arguments, path->num_inputs);
+  ++plan->num_users;
+  PyObject *filled[max_arguments];
+  const Py_ssize_t size = PyTuple_Size(plan->template);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject *argument = PyTuple_GetItem(plan->template, i);
+    const long index = PyLong_AsLong(PyTuple_GetItem(argument, 0));
+    filled[i] = index < 0 ? PyTuple_GetItem(argument, 1) : arguments[index];
+  }
+  const bool is_under_autocast = values->is_autocast_enabled && plan->under_autocast;
+  PyObject *result = call_python(is_under_autocast ? plan->under_autocast : plan->under_autograd, filled, size);
+  release_plan(plan);
+  return result;
+}
+
 static PyObject *cached_call(PyObject *self, PyObject *const *arguments, Py_ssize_t num_arguments) {
   const CallPath *path = (CallPath *)self;
   CallValues values;
-  if (num_arguments != path->num_arguments ||
-      !read_arguments(&values, path->roles, arguments, num_arguments, path->is_kernel))
+  if (num_arguments < path->num_inputs || num_arguments > path->num_arguments ||
+      !read_arguments(&values, path->roles, arguments, num_arguments, path->asked))
     return call_python(path->call, arguments, num_arguments);
+  if (values.is_autocast_enabled && path->under_autocast && is_call_of_operator(&values))
+    return call_python(path->under_autocast, arguments, path->num_inputs);
+  if (values.requires_grad)
+    return path->under_autograd && is_call_of_operator(&values) ? call_under_autograd(path, arguments, &values)
+                                                                : call_python(path->call, arguments, num_arguments);
   const uint64_t hash = hash_of(path->owner, &values);
   Plan *plan = find_plan(path->owner, &values, hash);
-  if (!plan) return call_and_add_plan(path, arguments, &values, hash);
-  if (needs_python(plan, &values)) return call_python(path->call, arguments, num_arguments);
+  if (!plan) return call_and_add_plan(path, path->miss, arguments, num_arguments, &values, hash);
+  if (needs_python(plan, &values) || (values.is_autocast_enabled && has_autocast_rule(plan)))
+    return call_python(path->call, arguments, num_arguments);
 
   ++plan->num_users;
   const int num_results = plan->num_results;
@@ -186,6 +230,8 @@ static int traverse_path(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(path->call);
   Py_VISIT(path->miss);
+  Py_VISIT(path->under_autograd);
+  Py_VISIT(path->under_autocast);
   Py_VISIT(path->keep_alive);
   return 0;
 }
@@ -194,6 +240,8 @@ static int clear_path(PyObject *self) {
   CallPath *path = (CallPath *)self;
   Py_CLEAR(path->call);
   Py_CLEAR(path->miss);
+  Py_CLEAR(path->under_autograd);
+  Py_CLEAR(path->under_autocast);
   Py_CLEAR(path->keep_alive);
   return 0;
 }
@@ -238,30 +286,55 @@ static PyObject *function_of(CallPath *path, const char *name, void (*function)(
 static PyObject *add_path(PyObject *module, PyObject *arguments) {
   (void)module;
   const char *text, *roles;
-  PyObject *call, *miss;
-  if (!PyArg_ParseTuple(arguments, "ssOO", &text, &roles, &call, &miss)) return NULL;
+  PyObject *call, *miss, *under_autograd;
+  if (!PyArg_ParseTuple(arguments, "ssOOO", &text, &roles, &call, &miss, &under_autograd)) return NULL;
   if (strlen(roles) > max_arguments) return PyErr_Format(PyExc_ValueError, "more than %d arguments", max_arguments);
   CallPath *path = new_path(call, miss, Py_None);
   if (!path) return NULL;
+  path->under_autograd = object_or_null(under_autograd);
+  path->asked = ask_autograd | ask_autocast;
+  path->num_inputs = (Py_ssize_t)strcspn(roles, "ws");
   path->num_arguments = (Py_ssize_t)strlen(roles);
   memcpy(path->roles, roles, (size_t)path->num_arguments);
   return function_of(path, "cached_call", (void (*)(void))cached_call, text);
 }
 
+static CallPath *path_of(PyObject *function) {
+  CallPath *path = (CallPath *)PyCFunction_GetSelf(function);
+  if (path && Py_TYPE(path) == call_path_type) return path;
+  PyErr_SetString(PyExc_TypeError, "function must be one of path() or kernel()");
+  return NULL;
+}
+
+static PyObject *as_operator(PyObject *module, PyObject *arguments) {
+  (void)module;
+  PyObject *function, *under_autograd, *under_autocast;
+  if (!PyArg_ParseTuple(arguments, "O!OO", &PyCFunction_Type, &function, &under_autograd, &under_autocast)) return NULL;
+  CallPath *path = path_of(function);
+  if (!path) return NULL;
+  Py_CLEAR(path->under_autograd);
+  Py_CLEAR(path->under_autocast);
+  path->under_autograd = object_or_null(under_autograd);
+  path->under_autocast = object_or_null(under_autocast);
+  path->is_operator = true;
+  Py_RETURN_NONE;
+}
+
 static PyObject *add_kernel(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *function, *call, *miss;
-  if (!PyArg_ParseTuple(arguments, "O!OO", &PyCFunction_Type, &function, &call, &miss)) return NULL;
-  CallPath *of_function = (CallPath *)PyCFunction_GetSelf(function);
-  if (!of_function || Py_TYPE(of_function) != call_path_type)
-    return PyErr_Format(PyExc_TypeError, "function must be one of path()");
+  int asked;
+  if (!PyArg_ParseTuple(arguments, "O!OOi", &PyCFunction_Type, &function, &call, &miss, &asked)) return NULL;
+  CallPath *of_function = path_of(function);
+  if (!of_function) return NULL;
   CallPath *path = new_path(call, miss, function);
   if (!path) return NULL;
-  path->is_kernel = true;
+  path->asked = asked;
   path->owner = of_function;
+  path->num_inputs = of_function->num_inputs;
   path->num_arguments = of_function->num_arguments;
   memcpy(path->roles, of_function->roles, sizeof path->roles);
-  return function_of(path, "kernel", (void (*)(void))cached_call, of_function->method.ml_doc);
+  return function_of(path, "cached_call", (void (*)(void))cached_call, of_function->method.ml_doc);
 }
 
 static PyObject *add_prepared(PyObject *module, PyObject *arguments) {
@@ -305,8 +378,9 @@ static PyObject *watch(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *watchers;
   TorchGates *g = &torch_gates;
-  if (!PyArg_ParseTuple(arguments, "O!OOOOOOO", &PyTuple_Type, &watchers, &g->is_autocast_enabled, &g->forward_mode,
-                        &g->is_grad_enabled, &g->is_neg, &g->is_conj, &g->increment_version, &g->get_default_dtype))
+  if (!PyArg_ParseTuple(arguments, "O!OOOOOOOO", &PyTuple_Type, &watchers, &g->is_autocast_enabled, &g->forward_mode,
+                        &g->is_grad_enabled, &g->is_neg, &g->is_conj, &g->increment_version, &g->get_default_dtype,
+                        &g->autocast_operators))
     return NULL;
   Py_INCREF(arguments);  // which has all of them
   const Py_ssize_t num_watchers = PyTuple_Size(watchers);
@@ -335,8 +409,12 @@ static PyObject *forget(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef methods[] = {
-    {"path", add_path, METH_VARARGS, "A function that takes arguments with these roles: (text, roles, call, miss)."},
-    {"kernel", add_kernel, METH_VARARGS, "A function of path() for calls that torch has seen: (function, call, miss)."},
+    {"path", add_path, METH_VARARGS,
+     "A function that takes arguments with these roles: (text, roles, call, miss, under autograd)."},
+    {"kernel", add_kernel, METH_VARARGS,
+     "A function of path() for calls that torch has seen: (function, call, miss, the features that it asks for)."},
+    {"as_operator", as_operator, METH_VARARGS,
+     "What a function of an operator calls with its inputs: (function, under autograd, under autocast)."},
     {"prepared", add_prepared, METH_VARARGS,
      "A function that takes addresses, the last one a stream: (text, number of arguments, step, keep alive, call)."},
     {"add_type", add_type, METH_VARARGS,

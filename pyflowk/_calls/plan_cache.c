@@ -16,6 +16,10 @@ void release_plan(Plan *plan) {
     Py_XDECREF(plan->new_arrays[i].options);
   }
   Py_XDECREF(plan->default_dtype);
+  Py_XDECREF(plan->operator);
+  Py_XDECREF(plan->under_autograd);
+  Py_XDECREF(plan->under_autocast);
+  Py_XDECREF(plan->template);
   Py_XDECREF(plan->keep_alive);
   free(plan->steps);
   free(plan);
@@ -116,15 +120,30 @@ static bool take_new_array(PyObject *tuple, NewArray *array) {
   return true;
 }
 
+static bool fill_operator_call(Plan *plan, PyObject *plan_of_python) {
+  PyObject *under_autograd, *under_autocast, *template, *keep_alive;
+  if (!PyArg_ParseTuple(plan_of_python, "OOO!O", &under_autograd, &under_autocast, &PyTuple_Type, &template,
+                        &keep_alive))
+    return false;
+  plan->under_autograd = object_or_null(under_autograd);
+  plan->under_autocast = object_or_null(under_autocast);
+  plan->template = object_or_null(template);
+  plan->keep_alive = object_or_null(keep_alive);
+  plan->is_cacheable = PyTuple_Size(template) <= max_arguments;
+  return true;
+}
+
 static bool fill_plan(Plan *plan, PyObject *plan_of_python) {
   if (plan_of_python == Py_None) return true;
-  PyObject *steps, *new_arrays, *default_dtype, *keep_alive;
-  if (!PyArg_ParseTuple(plan_of_python, "O!O!iOO", &PyTuple_Type, &steps, &PyTuple_Type, &new_arrays,
-                        &plan->num_results, &default_dtype, &keep_alive))
+  if (PyTuple_Size(plan_of_python) == 4) return fill_operator_call(plan, plan_of_python);
+  PyObject *steps, *new_arrays, *default_dtype, *operator, *keep_alive;
+  if (!PyArg_ParseTuple(plan_of_python, "O!O!iOOO", &PyTuple_Type, &steps, &PyTuple_Type, &new_arrays,
+                        &plan->num_results, &default_dtype, &operator, &keep_alive))
     return false;
   const Py_ssize_t num_steps = PyTuple_Size(steps), num_new_arrays = PyTuple_Size(new_arrays);
   if (num_steps > max_steps || num_new_arrays > max_new_arrays) return true;
   plan->default_dtype = object_or_null(default_dtype);
+  plan->operator = object_or_null(operator);
   plan->keep_alive = object_or_null(keep_alive);
   plan->steps = calloc((size_t)num_steps, sizeof *plan->steps);
   for (; plan->num_steps < num_steps; ++plan->num_steps)
@@ -139,7 +158,8 @@ static bool fill_plan(Plan *plan, PyObject *plan_of_python) {
 
 void add_plan(const void *owner, const CallValues *values, uint64_t hash, PyObject *plan_of_python) {
   const size_t key_bytes = (size_t)values->num_key_words * sizeof *values->key;
-  if (find_plan(owner, values, hash)) return;  // another thread has added it, or a call inside this one
+  if (plan_of_python == Py_False || find_plan(owner, values, hash))
+    return;  // another thread has added it, or a call inside this one
   Plan *plan = calloc(1, sizeof *plan + key_bytes);
   if (!plan) return;
   plan->owner = owner;

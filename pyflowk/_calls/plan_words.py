@@ -166,7 +166,7 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     except NotCacheable:
         return None
     default = None if program.context is None else bound.source.default_dtype()
-    return steps, made, operation.num_results, default, keep
+    return steps, made, operation.num_results, default, operation.operator, keep
 
 
 def _new_arrays(bound: Bound, arrays: dict[Arg, int], keep: list[Any]) -> tuple[tuple[Any, ...], ...]:
@@ -176,7 +176,7 @@ def _new_arrays(bound: Bound, arrays: dict[Arg, int], keep: list[Any]) -> tuple[
     for index, buffer in enumerate(bound.program.results):
         if buffer is not None and bound.outs[index] is None:
             like = x if buffer.like is None else bound.request.inputs[buffer.like]
-            if type(like) is not type(x):
+            if type(ARRAYS[type(like)]) is not type(source):
                 raise NotCacheable
             made.append((arrays[Arg(OUTPUT, index)], index, *_maker(source, x, buffer, keep)))
     for index, num_bytes in enumerate(bound.program.temps):

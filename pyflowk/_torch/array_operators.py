@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,7 @@ from torch import Tensor
 
 from .._arguments import axis_of
 from .._elementwise import with_parameters
-from .derivatives import flowk
-from .registration import Rules, keep, register, register_operator
+from .registration import CALLS, Rules, keep, register, register_operator
 
 
 def register_all() -> None:
@@ -61,22 +61,17 @@ def _like_in_memory(x: Tensor) -> Tensor:
     return like if like.stride() == x.stride() else x.new_empty(x.shape)
 
 
-class _Moves(Rules):
-    """A linear operator: arguments are x, others, dtype and scale."""
-
+class _Permute(Rules):
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        x, *ctx.others, ctx.dtype, ctx.scale = arguments
-        ctx.x_dtype = x.dtype
+        x, axes, *others = arguments
+        ctx.call = (x.dtype, tuple(axes), *others)
 
-
-class _Permute(_Moves):
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
-        axes = ctx.others[0]
-        inverse = sorted(range(len(axes)), key=lambda position: axes[position] % len(axes))
-        return (flowk.permute(gradients[0], inverse, dtype=ctx.x_dtype, scale=ctx.scale),)
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x_dtype, axes, _, scale = ctx.call
+        return CALLS.permute(gradients[0], _inverse(axes), x_dtype, scale), None, None, None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
-        return flowk.permute(tangents[0], ctx.others[0], dtype=ctx.dtype, scale=ctx.scale)
+        return CALLS.permute(tangents[0], *ctx.call[1:])  # type: ignore[no-any-return]
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         x, axes, *rest = arguments
@@ -84,12 +79,21 @@ class _Permute(_Moves):
         return operator(x.movedim(in_dims[0], 0), [0, *(axis % rank + 1 for axis in axes)], *rest), 0
 
 
-class _BatchTranspose(_Moves):
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
-        return (flowk.batch_transpose(gradients[0], dtype=ctx.x_dtype, scale=ctx.scale),)
+@functools.cache
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=lambda position: axes[position] % len(axes)))
+
+
+class _BatchTranspose(Rules):
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+        ctx.call = (arguments[0].dtype, *arguments[1:])
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x_dtype, _, scale = ctx.call
+        return CALLS.batch_transpose(gradients[0], x_dtype, scale), None, None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
-        return flowk.batch_transpose(tangents[0], dtype=ctx.dtype, scale=ctx.scale)
+        return CALLS.batch_transpose(tangents[0], *ctx.call[1:])  # type: ignore[no-any-return]
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         return operator(arguments[0].movedim(in_dims[0], 0), *arguments[1:]), 0
@@ -97,13 +101,13 @@ class _BatchTranspose(_Moves):
 
 class _Cast(Rules):
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        ctx.x_dtype, ctx.dtype = arguments[0].dtype, result.dtype
+        ctx.dtypes = arguments[0].dtype, result.dtype
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
-        return (flowk.cast(gradients[0], ctx.x_dtype),)
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return CALLS.cast(gradients[0], ctx.dtypes[0]), None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
-        return flowk.cast(tangents[0], ctx.dtype)
+        return CALLS.cast(tangents[0], ctx.dtypes[1])  # type: ignore[no-any-return]
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         return operator(*arguments), in_dims[0]
@@ -121,10 +125,8 @@ class _Prelu(Rules):
         keep(ctx, *arguments[:2])
         ctx.axis = arguments[2]
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
-        x, alpha = ctx.saved_tensors
-        dx, dalpha = flowk.prelu_backward(gradients[0], x, alpha, ctx.axis)
-        return dx, dalpha
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return *CALLS.prelu_backward(gradients[0], *ctx.saved_tensors, ctx.axis), None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
         x, alpha = ctx.saved_tensors
@@ -151,14 +153,14 @@ class _PreluBackward(Rules):
         keep(ctx, *arguments[:3])
         ctx.axis = arguments[3]
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dy, x, alpha = ctx.saved_tensors
         g, g_alpha = gradients[0], _along(gradients[1], x, ctx.axis)
         slope, positive = _along(alpha, x, ctx.axis), x > 0
         of_dy = torch.where(positive, g, slope * g + g_alpha * x)
         of_x = torch.where(positive, 0, g_alpha * dy)
         of_alpha = torch.where(positive, 0, g * dy).sum_to_size(slope.shape)
-        return of_dy.to(dy.dtype), of_x.to(x.dtype), of_alpha.reshape(alpha.shape).to(alpha.dtype)
+        return of_dy.to(dy.dtype), of_x.to(x.dtype), of_alpha.reshape(alpha.shape).to(alpha.dtype), None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
         dy, x, alpha = ctx.saved_tensors

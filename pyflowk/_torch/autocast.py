@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,58 +21,65 @@ _ON_CUDA = {
     "prelu": LOWER,
 }
 RULES = {"cuda": _ON_CUDA, "cpu": {"prelu": LOWER}}
-OPERATORS = frozenset(_ON_CUDA)
+OPERATORS = frozenset((*_ON_CUDA, "softmax_along"))
 _KEYS = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
-def register(library: Any, name: str, dispatched: Callable[..., Any]) -> None:
-    """Registers the rules of an operator; `dispatched` is the dispatcher's call of it."""
+def register(
+    library: Any, name: str, names: Sequence[str], kernel: Callable[..., Any], dispatched: Callable[..., Any]
+) -> None:
+    """Registers the rules of an operator with arguments called `names`. `dispatched` is the dispatcher's call, with all
+    arguments by position; `kernel` makes a kernel of such a function."""
     for device, rules in RULES.items():
         if name in rules:
-            library.impl(name, _kernel(device, rules[name], dispatched), _KEYS[device])
+            library.impl(name, kernel(_kernel(device, rules[name], names, dispatched)), _KEYS[device])
 
 
-def _kernel(device: str, rule: str, dispatched: Callable[..., Any]) -> Callable[..., Any]:
-    def kernel(*arguments: Any, **options: Any) -> Any:
-        arguments = _converted(device, rule, arguments, options)
+def _kernel(device: str, rule: str, names: Sequence[str], dispatched: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        converted = _converted(device, rule, names, arguments)
         with torch.autocast(device, enabled=False):
-            return dispatched(*arguments, **options)
-
-    return kernel
-
-
-def without_dispatcher(
-    name: str, under_autograd: Callable[..., Any], dispatched: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The operator's call where autocast is the only reason for one: the dispatcher takes 10 us to call _kernel() and
-    then `under_autograd`, which are in Python."""
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        devices = {one.device.type for one in (*arguments, *options.values()) if isinstance(one, Tensor)}
-        device = devices.pop()
-        if devices or not torch.is_autocast_enabled(device):
-            return dispatched(*arguments, **options)
-        if name in RULES.get(device, {}):
-            arguments = _converted(device, RULES[device][name], arguments, options)
-        torch.set_autocast_enabled(device, False)
-        try:
-            return under_autograd(*arguments, **options)
-        finally:
-            torch.set_autocast_enabled(device, True)
+            return dispatched(*converted)
 
     return call
 
 
-def _converted(device: str, rule: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments by the rule, which may set an option."""
+def without_dispatcher(
+    name: str, names: Sequence[str], under_autograd: Callable[..., Any], dispatched: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The operator's call if autocast is the only reason for one: the dispatcher takes 10 us to call _kernel() and then
+    its kernel for autograd. `under_autograd` is the call without autocast."""
+    dtype_place = names.index("dtype") if "dtype" in names else None
 
-    def is_converted(one: Any) -> bool:
-        is_float = isinstance(one, Tensor) and one.is_floating_point() and one.dtype is not torch.float64
-        return is_float and one.device.type == device
+    def call(*arguments: Any) -> Any:
+        if dtype_place is not None and arguments[dtype_place] is not None:  # no rule changes a type that is given
+            return under_autograd(*arguments)
+        device = arguments[0].device.type
+        for one in arguments:
+            if isinstance(one, Tensor) and one.device.type != device:
+                return dispatched(*arguments)
+        rule = RULES[device].get(name)
+        if rule is None or not torch.is_autocast_enabled(device):
+            return under_autograd(*arguments)
+        return under_autograd(*_converted(device, rule, names, arguments))
 
+    return call
+
+
+def _converted(device: str, rule: str, names: Sequence[str], arguments: Sequence[Any]) -> Sequence[Any]:
+    """The arguments by the rule."""
+    converted = list(arguments)
     if rule == RESULT:
-        if is_converted(arguments[0]) and options.get("dtype") is None:
-            options["dtype"] = torch.float32
-        return arguments
+        place = names.index("dtype")
+        if arguments[place] is None and _is_converted(device, arguments[0]):
+            converted[place] = torch.float32
+        return converted
     dtype = torch.float32 if rule == FLOAT32 else torch.get_autocast_dtype(device)
-    return tuple(one.to(dtype) if is_converted(one) else one for one in arguments)
+    for place, one in enumerate(arguments):
+        if isinstance(one, Tensor) and one.dtype is not dtype and _is_converted(device, one):
+            converted[place] = one.to(dtype)
+    return converted
+
+
+def _is_converted(device: str, x: Tensor) -> bool:
+    return x.is_floating_point() and x.dtype is not torch.float64 and x.device.type == device

@@ -14,22 +14,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from . import gate
-from .registration import UNDER_AUTOGRAD
+from .registration import CALLS as flowk
 
 Formula = Callable[..., Tensor]
-
-
-class _Operators:
-    """torch.ops.flowk, looked up when a formula runs. The dispatcher is called only if it does more than autograd."""
-
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        if gate.is_intercepted():
-            return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
-        return UNDER_AUTOGRAD[name]
-
-
-flowk = _Operators()
 
 
 def _same(g: Tensor) -> Tensor:
@@ -142,7 +129,7 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "acosh": (lambda g, x: g * torch.rsqrt(x * x - 1),),
     "atanh": (lambda g, x: g / (1 - x * x),),
     "clamp": (lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),),
-    "scale": (lambda g, a: a * g,),
+    "scale": (lambda g, a, b: a * g,),
     "add": (_same, _same),
     "sub": (_same, _negated),
     "mul": (lambda g, y: g * y, lambda g, x: g * x),

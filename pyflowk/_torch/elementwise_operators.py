@@ -21,7 +21,7 @@ from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .._pipeline import Request
 from . import gate
 from .derivatives import DERIVATIVES, Formula
-from .registration import Rules, entry, keep, register, register_composite
+from .registration import Rules, call_operator, keep, register, register_composite
 from .torch_promotion import ZeroDim, default_dtype, resolve_marked
 
 _OPERANDS: dict[Op, tuple[str, ...]] = {
@@ -98,10 +98,10 @@ def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
             place = tensors[0].device if gate.is_intercepted() else "cpu"
             one = torch.full((), one, dtype=number_dtype, device=place)
         else:
-            one = one if one.dtype == dtype else entry("cast")(one, dtype)
+            one = one if one.dtype == dtype else call_operator("cast", (one, dtype))
             one = one.reshape(1) if is_scalar else one
         arguments.append(one)
-    result = entry(operation.operator)(*arguments, *map(float, values))
+    result = call_operator(operation.operator, (*arguments, *map(float, values)))
     return result.reshape(()) if is_scalar else result
 
 
@@ -143,7 +143,7 @@ def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:
 
 class _Pointwise(Rules):
     """The tangent is the sum of the operands' partial derivatives times their tangents; the gradients are the same
-    products, summed over the dimensions in which an operand was repeated."""
+    products."""
 
     def __init__(
         self,
@@ -159,12 +159,10 @@ class _Pointwise(Rules):
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
         count = len(self.operands)
-        # Broadcasting and promotion, which a gradient undoes, need several operands.
-        ctx.like = [(one.shape, one.dtype, one.device) for one in arguments[:count]] if count > 1 else None
-        ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
-        ctx.parameters = arguments[count:]
-        places = self._places_to_keep(ctx.needs_input_grad[:count], gate.is_forward_mode())
-        ctx.kept = places
+        is_forward = gate.has_transforms() or gate.is_forward_mode()
+        if is_forward:
+            ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
+        ctx.call = places, _ = self._places_to_keep(ctx.needs_input_grad[:count], is_forward), arguments[count:]
         keep(ctx, *[result if place == count else arguments[place] for place in places])
 
     @functools.cache  # noqa: B019
@@ -174,24 +172,24 @@ class _Pointwise(Rules):
         names = {name for need, is_wanted in zip(self.needs, wanted) if is_wanted for name in need}
         return tuple(place for place, name in enumerate((*self.operands, "out")) if name in names)
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> list[Tensor | None]:
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if len(self.operands) == 1:  # whose formula names all that there is
+            formula, parameters = self.formulas[0], ctx.call[1]
+            own = formula and formula(gradients[0], *ctx.saved_tensors, *parameters)
+            return own, *[None] * len(parameters)
         known = self._known(ctx)
-        if ctx.like is None:
-            return [None if self.formulas[0] is None else self._times_partial(0, gradients[0], known)]
-        return [
-            self._times_partial(index, gradients[0], known).sum_to_size(shape).to(dtype=dtype, device=device)
-            if needed and self.formulas[index] is not None
-            else None
-            for index, (needed, (shape, dtype, device)) in enumerate(zip(ctx.needs_input_grad, ctx.like))
-        ]
+        return tuple(
+            self._times_partial(index, gradients[0], known) if needed and index < len(self.formulas) else None
+            for index, needed in enumerate(ctx.needs_input_grad)
+        )
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         known = self._known(ctx)
-        parts = [
-            self._times_partial(index, tangent, known)
+        products = [
+            None if tangent is None else self._times_partial(index, tangent, known)
             for index, tangent in enumerate(tangents[: len(self.operands)])
-            if tangent is not None and self.formulas[index] is not None
         ]
+        parts = [one for one in products if one is not None]
         if not parts:
             return None
         # A single part may have the shape, and the device, of an operand that is broadcast.
@@ -199,14 +197,14 @@ class _Pointwise(Rules):
         return tangent.to(dtype=ctx.result_dtype, device=ctx.result_device)
 
     def _known(self, ctx: Any) -> dict[str, Any]:
+        places, parameters = ctx.call
         names = (*self.operands, "out")
-        known = {names[place]: one for place, one in zip(ctx.kept, ctx.saved_tensors)}
-        return {**known, **dict(zip(self.names[len(self.operands) :], ctx.parameters))} if ctx.parameters else known
+        known = {names[place]: one for place, one in zip(places, ctx.saved_tensors)}
+        return {**known, **dict(zip(self.names[len(self.operands) :], parameters))} if parameters else known
 
-    def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor:
+    def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor | None:
         formula = self.formulas[index]
-        assert formula is not None
-        return formula(g, **{name: known[name] for name in self.needs[index]})
+        return formula and formula(g, **{name: known[name] for name in self.needs[index]})
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         count = len(self.operands)

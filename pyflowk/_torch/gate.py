@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from . import autocast
+
 _is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
 is_whole = True
@@ -103,9 +105,10 @@ def is_watched() -> bool:
     )
 
 
-def is_intercepted() -> bool:
-    """Does torch watch operators now, or choose the types that they compute in: autocast?"""
-    return is_watched() or ((is_autocast_enabled() or not is_whole) and not in_kernel.now)
+def is_intercepted(operator: str = "") -> bool:
+    """Whether torch watches operators now, or may choose the types in which `operator` computes: autocast."""
+    has_types = not is_whole or (operator in autocast.OPERATORS and is_autocast_enabled())
+    return is_watched() or (has_types and not in_kernel.now)
 
 
 def needs_operator(x: torch.Tensor) -> bool:
@@ -147,5 +150,5 @@ def require_plain_memory(x: Any, name: str) -> None:
 WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced)
 GATES: tuple[Any, ...] = (
     *(is_autocast_enabled, _forward_mode, _is_grad_enabled, torch.Tensor.is_neg, torch.Tensor.is_conj),
-    *(increment_version, torch.get_default_dtype),
+    *(increment_version, torch.get_default_dtype, autocast.OPERATORS),
 )

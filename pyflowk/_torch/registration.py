@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers operators of torch.ops.flowk: kernels, shapes without data, and their rules under torch's transforms.
 
-Each operator has one torch.autograd.Function. It is entered from two dispatch keys: from Autograd for tensors that
-require grad and dual tensors, and from FuncTorchDynamicLayerFrontMode for the transforms of torch.func, which know
-what to do with such a Function but not with an operator's Autograd kernel.
+Each operator has one torch.autograd.Function, whose forward() is the cached call of calls.c. If autograd alone watches,
+calls.c applies it to the arguments of a public function, without the dispatcher. The dispatcher enters it by two keys:
+Autograd, for tensors that require grad and dual tensors, and FuncTorchDynamicLayerFrontMode, for the transforms of
+torch.func, which know what to do with such a Function but not with an operator's Autograd kernel.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._calls.call_path import CallPath, path_of
+from .._calls.call_path import ASK_AUTOCAST, ASK_AUTOGRAD, CallPath, path_of
 from .._native.operator_table import OF_MEMORY, OPERATORS
+from .._pipeline import Request
 from . import autocast, gate
 
 below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-# Each operator's calls, on its arguments: of its Function, if a gradient may be asked for, by the dispatcher, and under
-# autocast.
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {}
-UNDER_AUTOGRAD: dict[str, Callable[..., Tensor]] = {}
+PARAMETERS: dict[str, tuple[str, ...]] = {}  # the names of an operator's, in the order of its schema
+# The calls of each operator. The dispatcher's take arguments as the schema says; all others take all arguments by
+# position.
 DISPATCHED: dict[str, Callable[..., Tensor]] = {}
-UNDER_AUTOCAST: dict[str, Callable[..., Tensor]] = {}
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # of its autograd.Function: if a gradient may be asked for
+UNDER_AUTOGRAD: dict[str, Callable[..., Tensor]] = {}  # the same, if nothing but autograd watches
+UNDER_AUTOCAST: dict[str, Callable[..., Tensor]] = {}  # of those that have a rule
+CALLS = SimpleNamespace()  # by its name: the fastest that is right
 
 
 class Rules:
@@ -41,9 +45,9 @@ class Rules:
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
         """Keeps what backward() and jvp() need, as Function.setup_context does."""
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None] | dict[str, Tensor | None]:
-        """The gradients of the first arguments, or by the names of arguments; the others have none."""
-        return ()
+    def backward(self, ctx: Any, *gradients: Tensor) -> Any:
+        """The gradients of all arguments. The autograd engine sums a gradient to its argument's shape and converts it
+        to the argument's type."""
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
         """The tangent of the result."""
@@ -94,117 +98,129 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     operator = getattr(torch.ops.flowk, name).default
-    dispatched = DISPATCHED[name] = getattr(operator, "_op", operator)
+    by_schema = DISPATCHED[name] = getattr(operator, "_op", operator)
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
     in_python = [one.rpartition(" ")[2] for one in parameters.split(", ")]
-    names = [one.partition("=")[0] for one in in_python if one != "*"]
-    rules.names = tuple(names)
-    number = len(names)
-    split = in_python.index("*") if "*" in in_python else number
-    keywords = names[split:]
-    # torch calls kernels without the arguments at the end that have their defaults.
-    complete = eval(f"lambda {', '.join(in_python)}: ({', '.join(names)},)")
-    road, defaults = function, {}
-    if not isinstance(road, CallPath):
-        others, road = inspect.signature(road).parameters, path_of(road)
-        defaults = {key: () if one.kind == one.VAR_POSITIONAL else one.default for key, one in others.items()}
+    names = rules.names = PARAMETERS[name] = tuple(one.partition("=")[0] for one in in_python if one != "*")
+    split = in_python.index("*") if "*" in in_python else len(names)
+    path = _path(name, names, function)
 
-    def kernel(call: Callable[..., Any], in_python: Sequence[str] = in_python, last: str = "None") -> Any:
-        """`call`, which takes the road's arguments, as a function of the operator's."""
-        values = [one if one in names else repr(defaults[one]) for one in road.names]
-        outs = [last] + ["None"] * (len(road.outs) - 1)
-        return eval(f"lambda {', '.join(in_python)}: call({', '.join((*values, *outs))}, None)", {"call": call})
+    def dispatched(*arguments: Any) -> Any:
+        return by_schema(*arguments[:split], **dict(zip(names[split:], arguments[split:])))
+
+    def kernel(call: Callable[..., Any], in_python: Sequence[str] = in_python, last: str = "") -> Any:
+        """`call`, which takes all arguments by position, for the dispatcher, which leaves out those at the end that
+        have their defaults."""
+        return eval(f"lambda {', '.join(in_python)}: call({', '.join(names)}{last})", {"call": call})
 
     class Function(torch.autograd.Function):
         @staticmethod
-        def forward(*arguments: Any) -> Any:
-            return run_all(*arguments)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            rules.save(ctx, inputs, output)
-            if isinstance(output, Tensor) and not (output.is_floating_point() or output.is_complex()):
-                ctx.mark_non_differentiable(output)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Any:
-            own = rules.backward(ctx, *gradients)
-            if isinstance(own, dict):
-                return tuple(map(own.get, names))
-            return (*own, *[None] * (number - len(own)))
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            return rules.jvp(ctx, *tangents)
-
-        @staticmethod
         def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-            return rules.vmap(functools.partial(call, dispatched), info.batch_size, in_dims, arguments)
+            return rules.vmap(dispatched, info.batch_size, in_dims, arguments)
 
     Function.__name__ = Function.__qualname__ = name
 
-    def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(*arguments[:split], **dict(zip(keywords, arguments[split:])))
+    in_memory, miss = gate.below_all(path.call_and_register), gate.below_all(path.miss)
 
-    in_memory = gate.below_all(road.call_and_register)
-
-    def below(*given: Any) -> Any:
+    def below(*arguments: Any) -> Any:
         """What the fast path does not take: in Python, or the dispatcher's for what it alone knows, such as tensors on
         meta."""
         is_seen = not gate.is_whole or gate.is_watched()
-        if not is_seen and all(gate.is_plain_memory(one) for one in given if isinstance(one, Tensor)):
-            return in_memory(*given)
-        values = dict(zip(road.names, given))
+        if not is_seen and all(gate.is_plain_memory(one) for one in arguments if isinstance(one, Tensor)):
+            return in_memory(*arguments)
         with below_autograd():
-            return call(dispatched, *(values[name] for name in names))
+            return dispatched(*arguments)
 
-    on_memory_or_below = road.kernel(gate.below_all, below)
-    run, run_all = kernel(on_memory_or_below), kernel(on_memory_or_below, names)
+    forward = path.kernel(below, miss)
+    methods: dict[str, Any] = {
+        "forward": forward,
+        "setup_context": rules.save,
+        "backward": rules.backward,
+        "jvp": rules.jvp,
+    }
+    for method, rule in methods.items():
+        setattr(Function, method, staticmethod(rule))
 
     # Function.apply() reads the signature of forward() at every call, which takes 9 us, and without transforms of
     # torch.func then calls this.
     apply: Callable[..., Tensor] = super(torch.autograd.Function, Function).apply
     apply_transformed: Callable[..., Tensor] = Function.apply
 
-    def by_function(*arguments: Any, **options: Any) -> Any:
-        if len(arguments) != number:
-            arguments = complete(*arguments, **options)
+    def by_function(*arguments: Any) -> Any:
         return apply_transformed(*arguments) if gate.has_transforms() else apply(*arguments)
 
-    def under_autograd(*arguments: Any, **options: Any) -> Any:
+    def under_autograd(*arguments: Any) -> Any:
         if gate.is_forward_mode():
-            return by_function(*arguments, **options)
+            return by_function(*arguments)
         if is_grad_enabled():
-            for one in (*arguments, *options.values()) if options else arguments:
+            for one in arguments:
                 if isinstance(one, Tensor) and one.requires_grad:
-                    return by_function(*arguments, **options)
-        return run(*arguments, **options)
+                    return by_function(*arguments)
+        return forward(*arguments)
 
-    on_memory = kernel(road.kernel(gate.below_all))
+    cached_under_autograd = path.kernel(under_autograd, miss, ASK_AUTOGRAD)
+    path.as_operator(cached_under_autograd, apply)
+    under_autocast = None
+    if name in autocast.OPERATORS:
+        under_autocast = UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, names, under_autograd, dispatched)
+    call = path.kernel(dispatched, path.miss, ASK_AUTOGRAD | ASK_AUTOCAST)
+    for one in (path.cached_call, call):
+        path.as_operator(one, apply, under_autocast)
+    FUNCTIONS[name], UNDER_AUTOGRAD[name] = by_function, apply
+    setattr(CALLS, name, call)
+
+    on_memory = kernel(path.kernel(in_memory, miss))
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
-    LIBRARY.impl(name, under_autograd, "Autograd")
-    autocast.register(LIBRARY, name, dispatched)
-    LIBRARY.impl(name, by_function, "FuncTorchDynamicLayerFrontMode")
-    FUNCTIONS[name], UNDER_AUTOGRAD[name] = by_function, under_autograd
-    UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, under_autograd, dispatched)
+    LIBRARY.impl(name, kernel(cached_under_autograd), "Autograd")
+    autocast.register(LIBRARY, name, names, kernel, dispatched)
+    LIBRARY.impl(name, kernel(by_function), "FuncTorchDynamicLayerFrontMode")
     if schema.endswith("-> Tensor"):
         star = [] if "*" in in_python else ["*"]
         register_composite(
             f"{name}.out({', '.join((parameters, *star, 'Tensor(a!) out'))}) -> Tensor(a!)",
-            kernel(road.cached_call, [*in_python, *star, "out"], last="out"),
+            kernel(path.cached_call, [*in_python, *star, "out"], last=", out"),
         )
 
 
-def entry(name: str) -> Callable[..., Tensor]:
-    """What a call that needs operator `name` calls: the dispatcher where it is needed for more than autograd and
-    autocast."""
+def _path(name: str, names: tuple[str, ...], function: Callable[..., Any] | CallPath) -> CallPath:
+    """A CallPath with the parameters of the operator: that of the function, if it has the same."""
+    if isinstance(function, CallPath):
+        return function
+    path: CallPath = path_of(function)
+    if path.names == names:
+        return path
+    wanted = (*path.names, *(path.outs if path.takes_outs else ()))
+    defaults = {
+        key: () if one.kind == one.VAR_POSITIONAL else one.default
+        for key, one in inspect.signature(function).parameters.items()
+    }
+
+    def request(*given: Any) -> Request:
+        named = {**defaults, **dict(zip(names, given))}
+        return path.request(*map(named.__getitem__, wanted))
+
+    marks = {"a": "", "n": "#", "o": "=", "v": "~"}
+    roles = dict(zip(path.names, path.roles))
+    request.__name__ = name
+    return CallPath(" ".join(f"{one}{marks[roles[one]]}" for one in names), request, path.outs)
+
+
+def all_arguments(name: str, arguments: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of an operator in the order of its schema."""
+    return *arguments, *map(options.get, PARAMETERS[name][len(arguments) :])
+
+
+def call_operator(name: str, arguments: Sequence[Any], options: dict[str, Any] = {}) -> Tensor:  # noqa: B006
+    """Calls an operator with all its arguments, `options` by keyword: by the dispatcher if it is needed for more than
+    autograd and autocast."""
     if gate.is_compiling():
-        return getattr(torch.ops.flowk, name)  # type: ignore[no-any-return]
-    if not gate.is_intercepted():
-        return FUNCTIONS[name]
-    return DISPATCHED[name] if gate.is_watched() or not gate.is_whole else UNDER_AUTOCAST[name]
+        return getattr(torch.ops.flowk, name)(*arguments, **options)  # type: ignore[no-any-return]
+    if gate.is_watched() or not gate.is_whole:
+        return DISPATCHED[name](*arguments, **options)
+    table = UNDER_AUTOCAST if gate.is_intercepted(name) else FUNCTIONS
+    return table[name](*all_arguments(name, arguments, options))
 
 
 def register_composite(schema: str, function: Callable[..., Any]) -> None:

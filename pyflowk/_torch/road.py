@@ -16,24 +16,16 @@ from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
 from .._operators.softmax_arguments import OF_MASK
-from .._pipeline import Bound, Operation, Request, bind, call
-from . import autocast, gate
+from .._pipeline import Bound, Request, bind
+from . import gate
 from . import operators as operators  # which registers them
 from .elementwise_operators import with_numbers
-from .registration import entry
+from .registration import PARAMETERS, UNDER_AUTOCAST, UNDER_AUTOGRAD, all_arguments, call_operator
 
 
 def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
     """The result of a call that torch must see."""
     operation, inputs, out = request.operation, request.inputs, outs[0]
-    # torch.compile traces what comes after is_watched() only where that is false.
-    if (
-        not gate.is_watched()
-        and (gate.is_whole and gate.is_intercepted() and not _has_autocast_rule(operation, out))
-        and not any(isinstance(one, Tensor) and gate.needs_operator(one) for one in (*inputs, *outs))
-    ):
-        with _below_all():
-            return call(request, outs, stream)
     if stream is None and out is None and len(inputs) == 1 and isinstance(inputs[0], Tensor):
         return _result(request, outs)
     for name, one in zip(operation.names, inputs):
@@ -96,14 +88,6 @@ def _below_all() -> Iterator[None]:
         gate.in_kernel.now = outer
 
 
-def _has_autocast_rule(operation: Operation, out: Any) -> bool:
-    """Whether autocast may choose the types of a call. As PyTorch's does, it leaves calls with `out` alone."""
-    return out is None and operation.operator in _WITH_AUTOCAST_RULE
-
-
-_WITH_AUTOCAST_RULE = autocast.OPERATORS | {"softmax_along"}
-
-
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
     """Copies into out, which torch sees too."""
     if torch.is_grad_enabled() and any(one.requires_grad for one in (*tensors, out)):
@@ -116,18 +100,48 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
     return out.copy_(result)
 
 
-def _result(request: Request, outs: tuple[Any, ...]) -> Any:
+def under_autograd(
+    request: Request, inputs: tuple[Any, ...], numbers: dict[str, int]
+) -> tuple[Any, tuple[Any, ...] | bool | None]:
+    """The result of a call on these inputs of a public function, and the call of the operator for calls.c: None if it
+    is more than that, False if this cannot be told. The arrays are plain tensors, one of which requires a gradient;
+    `numbers` are the places of the inputs whose values no plan depends on, by their names."""
+    calls = []
+
+    def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any] = {}) -> Tensor:  # noqa: B006
+        result = call_operator(name, arguments, options)
+        calls.append((name, all_arguments(name, arguments, options), result))
+        return result
+
+    result = _result(request, (None,), call)
+    if len(calls) != 1 or calls[0][2] is not result:
+        return result, None
+    places = {id(one): place for place, one in enumerate(inputs) if isinstance(one, Tensor)}
+    if len(places) < sum(isinstance(one, Tensor) for one in inputs):
+        return result, False
+    name, arguments, _ = calls[0]
+    template = []
+    for parameter, argument in zip(PARAMETERS[name], arguments):
+        place = places.get(id(argument), -1) if isinstance(argument, Tensor) else numbers.get(parameter, -1)
+        is_input = place >= 0 and inputs[place] is argument
+        template.append((place, None) if is_input else (-1, argument))
+    # The options of the key are compared by their addresses.
+    kept = tuple(one for one in inputs if not isinstance(one, Tensor))
+    return result, (UNDER_AUTOGRAD[name], UNDER_AUTOCAST.get(name), tuple(template), kept)
+
+
+def _result(request: Request, outs: tuple[Any, ...], call: Callable[..., Tensor] = call_operator) -> Any:
     operation, inputs, options, values = request
     try:
         if isinstance(operation, Elementwise):
-            return _elementwise(operation, inputs, outs[0], options or (), values)
-        if operation.operator == "prelu_backward" and (outs[1] is not None or outs[2] is not None):
+            return _elementwise(call, operation, inputs, outs[0], options or (), values)
+        if operation.operator == "prelu_backward" and any(one is not None for one in outs[1:]):
             raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
         if not operation.operator:  # an ElementwiseKernel
             raise TypeError(
                 "a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()"
             )
-        return _OPERATORS[operation.operator](inputs, options, values)
+        return _OPERATORS[operation.operator](call, inputs, options, values)
     except NotImplementedError:
         for name, one in zip(operation.names, inputs):
             gate.require_plain_memory(one, name)
@@ -147,39 +161,36 @@ def require_alike(arrays: Sequence[Any]) -> None:
                 raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
 
 
-# ---- elementwise ----------------------------------------------------------------------------------------------------
+# ---- the calls of operators -----------------------------------------------------------------------------------------
+
+Call = Callable[..., Tensor]  # call_operator(), or a function that does the same
 
 
 def _elementwise(
-    operation: Elementwise, inputs: tuple[Any, ...], out: Any, options: Any, values: tuple[Any, ...]
+    call: Call, operation: Elementwise, inputs: tuple[Any, ...], out: Any, options: Any, values: tuple[Any, ...]
 ) -> Tensor:
     if operation.operator == "cast":
         own = inputs[0].dtype if out is None else out.dtype
-        return entry("cast")(inputs[0], own if operation.result is None else dtype_like(operation.result, own))
+        return call("cast", (inputs[0], own if operation.result is None else dtype_like(operation.result, own)))
     if all(isinstance(one, Tensor) for one in inputs) and not values:
-        return entry(operation.operator)(*inputs)
+        return call(operation.operator, inputs)
     return with_numbers(operation, inputs, options, values)
 
 
-# ---- the other operators --------------------------------------------------------------------------------------------
-
-
-def _permute(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _permute(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     (x,), (axes, code) = inputs, options
     dtype = None if code is None else dtype_like(code, x.dtype)
-    scale = values[0] if values else 1.0
-    if axes is None:
-        return entry("batch_transpose")(x, dtype=dtype, scale=scale)
-    return entry("permute")(x, axes, dtype=dtype, scale=scale)
+    keywords = {"dtype": dtype, "scale": values[0] if values else 1.0}
+    return call("batch_transpose", (x,), keywords) if axes is None else call("permute", (x, axes), keywords)
 
 
-def _prelu(inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Tensor:
-    return entry("prelu")(*inputs, channel_axis)
+def _prelu(call: Call, inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Tensor:
+    return call("prelu", (*inputs, channel_axis))
 
 
-def _prelu_backward(inputs: tuple[Any, ...], options: tuple[int, bool, bool], values: tuple[Any, ...]) -> Any:
+def _prelu_backward(call: Call, inputs: tuple[Any, ...], options: tuple[int, bool, bool], values: tuple[()]) -> Any:
     (x, dy, alpha), (channel_axis, need_dx, need_dalpha) = inputs, options
-    dx, dalpha = entry("prelu_backward")(dy, x, alpha, channel_axis)
+    dx, dalpha = call("prelu_backward", (dy, x, alpha, channel_axis))
     return dx if need_dx else None, dalpha if need_dalpha else None
 
 
@@ -191,29 +202,28 @@ def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
     return keywords
 
 
-def _softmax(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     x, *of_mask = inputs
-    if not of_mask and values[0] == 1 and not options.causal and options.window is None:
-        dtype = None if options.dtype is None else dtype_like(options.dtype, x.dtype)
-        return entry("log_softmax" if options.log else "softmax")(x, dtype=dtype)
     keywords = _options(inputs, options, values)
+    if not of_mask and values[0] == 1 and not options.causal and options.window is None:
+        return call("log_softmax" if options.log else "softmax", (x,), {"dtype": keywords["dtype"]})
     keywords.update(zip(OF_MASK, of_mask))
-    return entry("masked_softmax")(x, **keywords)
+    return call("masked_softmax", (x,), keywords)
 
 
-def _softmax_along(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _softmax_along(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     """By views with the dimension last: the result has it innermost in memory, as that of a plain call."""
     (x,), (rest, axis, name) = inputs, options
     axis = axis_of(axis, name, x.dim())
-    return _softmax((x.movedim(axis, -1),), rest, values).movedim(-1, axis)
+    return _softmax(call, (x.movedim(axis, -1),), rest, values).movedim(-1, axis)
 
 
-def _softmax_backward(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     dy, y, lengths = (*inputs, None)[:3]
-    return entry("masked_softmax_backward")(dy, y, lengths=lengths, **_options(inputs, options, values))
+    return call("masked_softmax_backward", (dy, y), {"lengths": lengths, **_options(inputs, options, values)})
 
 
-_OPERATORS: dict[str, Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {
+_OPERATORS: dict[str, Callable[[Call, tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {
     "permute": _permute,
     "prelu": _prelu,
     "prelu_backward": _prelu_backward,

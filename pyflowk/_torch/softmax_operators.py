@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._operators.softmax_arguments import Options
-from .derivatives import flowk
-from .registration import Rules, keep, register_operator
+from .registration import CALLS, Rules, keep, register_operator
 
 
 def register_all() -> None:
@@ -19,10 +16,6 @@ def register_all() -> None:
     register_operator("log_softmax", _empty_like, _Softmax(log=True))
     register_operator("masked_softmax", _empty_like, _MaskedSoftmax())
     register_operator("masked_softmax_backward", _empty_like, _Backward())
-
-
-# The options of masked_softmax that masked_softmax_backward takes too.
-_OPTIONS = (*(name for name in Options._fields if name != "dtype"), "scale")
 
 
 def _empty_like(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -45,8 +38,9 @@ class _Softmax(Rules):
         keep(ctx, result)
         ctx.x_dtype = arguments[0].dtype
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor]:
-        return (flowk.masked_softmax_backward(gradients[0], ctx.saved_tensors[0], log=self.log, dtype=ctx.x_dtype),)
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        options = ("left", False, 0, None, 1.0, self.log, ctx.x_dtype)
+        return CALLS.masked_softmax_backward(gradients[0], *ctx.saved_tensors, None, *options), None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         y, t = ctx.saved_tensors[0], tangents[0]
@@ -58,37 +52,27 @@ class _Softmax(Rules):
 
 class _MaskedSoftmax(Rules):
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        given = dict(zip(self.names, arguments))
-        x, bias = given["x"], given["bias"]
-        keep(ctx, result, given["lengths"])
-        ctx.x_dtype = x.dtype
-        ctx.bias = None if bias is None else (bias.shape, bias.dtype)
-        ctx.options = {name: given[name] for name in _OPTIONS}
+        x, _, lengths, *of_mask, _, scale, log, _ = arguments
+        keep(ctx, result, lengths)
+        ctx.x_dtype, ctx.options = x.dtype, (*of_mask, scale, log)
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> dict[str, Tensor | None]:
-        y, lengths = ctx.saved_tensors
-        needs: dict[str, bool] = dict(zip(self.names, ctx.needs_input_grad))
-        found: dict[str, Tensor | None] = {}
-        if needs["x"]:
-            found["x"] = flowk.masked_softmax_backward(
-                gradients[0], y, lengths=lengths, dtype=ctx.x_dtype, **ctx.options
-            )
-        if ctx.bias is not None and needs["bias"]:
-            shape, dtype = ctx.bias
-            # In float32 before it is summed.
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (y, lengths), needs, of_x, of_bias = ctx.saved_tensors, ctx.needs_input_grad, None, None
+        (*of_mask, _, log), bias_place = ctx.options, 7
+        if needs[0]:
+            of_x = CALLS.masked_softmax_backward(gradients[0], y, lengths, *ctx.options, ctx.x_dtype)
+        if needs[bias_place]:  # in float32 before it is summed
             wide = torch.float64 if ctx.x_dtype == torch.float64 else torch.float32
-            of_bias = flowk.masked_softmax_backward(
-                gradients[0], y, lengths=lengths, dtype=wide, **{**ctx.options, "scale": 1.0}
-            )
-            found["bias"] = of_bias.sum_to_size(shape).to(dtype)
-        return found
+            of_bias = CALLS.masked_softmax_backward(gradients[0], y, lengths, *of_mask, 1.0, log, wide)
+        return of_x, *[None] * (bias_place - 1), of_bias, None, None, None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         y, given = ctx.saved_tensors[0], dict(zip(self.names, tangents))
         of_x, of_bias = given["x"], given["bias"]
-        t = 0 if of_x is None else ctx.options["scale"] * of_x
+        *_, scale, log = ctx.options
+        t = 0 if of_x is None else scale * of_x
         t = t if of_bias is None else t + of_bias
-        return _projected(y, t.expand(y.shape), log=ctx.options["log"]).to(y.dtype) if isinstance(t, Tensor) else None
+        return _projected(y, t.expand(y.shape), log=log).to(y.dtype) if isinstance(t, Tensor) else None
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
@@ -114,18 +98,17 @@ class _Backward(Rules):
         ctx.scale, ctx.log = given["scale"], given["log"]
         ctx.dtype = result.dtype
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> Sequence[Tensor | None]:
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dy, y = ctx.saved_tensors
-        g = ctx.scale * gradients[0]
+        g, others = ctx.scale * gradients[0], [None] * (len(self.names) - 2)
         if not ctx.log:
-            return _projected(y, g, log=False).to(dy.dtype), (
-                g * (dy - (y * dy).sum(-1, keepdim=True)) - dy * (y * g).sum(-1, keepdim=True)
-            ).to(y.dtype)
+            of_y = g * (dy - (y * dy).sum(-1, keepdim=True)) - dy * (y * g).sum(-1, keepdim=True)
+            return _projected(y, g, log=False).to(dy.dtype), of_y.to(y.dtype), *others
         unmasked = y != -torch.inf
         g, p = torch.where(unmasked, g, 0), torch.exp(y)
         total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True)
         of_dy = torch.where(unmasked, g - (p * g).sum(-1, keepdim=True), 0)
-        return of_dy.to(dy.dtype), (-p * g * total).to(y.dtype)
+        return of_dy.to(dy.dtype), (-p * g * total).to(y.dtype), *others
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
         (dy, y), (t_dy, t_y) = ctx.saved_tensors, tangents[:2]

@@ -24,8 +24,9 @@ class TorchAdapter(ArrayAdapter[Tensor]):
     def _has_one_device(self) -> bool:
         return driver.device_count() == 1  # get_device() would be a tenth of a read
 
-    def interceptor_of(self, x: Tensor, is_first: bool) -> Interceptor | None:
-        return interceptor() if (is_first and gate.is_intercepted()) or self._must_see(x) else None
+    def interceptor_of(self, x: Tensor, operator: str | None) -> Interceptor | None:
+        is_intercepted = operator is not None and gate.is_intercepted(operator)
+        return interceptor() if is_intercepted or self._must_see(x) else None
 
     def _must_see(self, x: Tensor) -> bool:
         return x.requires_grad and torch.is_grad_enabled() and not gate.in_kernel.now

@@ -43,6 +43,11 @@ class Interceptor(Protocol):
 
     def by_operator(self, request: Request, outs: tuple[object, ...], stream: Stream | None, /) -> Any: ...
     def bind_plan(self, request: Request, outs: tuple[object, ...], /) -> Bound: ...
+    def under_autograd(
+        self, request: Request, inputs: tuple[object, ...], numbers: dict[str, int], /
+    ) -> tuple[Any, tuple[Any, ...] | bool | None]:
+        """The result of a call, and the call of an operator that it is, for calls.c."""
+
     def require_alike(self, arrays: Sequence[object], /) -> None:
         """Raises if arrays of permute_many differ, each of which becomes a call of its own."""
 
@@ -60,8 +65,9 @@ class ProgramCache(Protocol):
 class Adapter(Generic[T]):
     """How an operand is read: an array, a number or None."""
 
-    def interceptor_of(self, x: T, is_first: bool) -> Interceptor | None:
-        """What makes the call, if a framework must see a call on x; `is_first` for the first array of a call."""
+    def interceptor_of(self, x: T, operator: str | None) -> Interceptor | None:
+        """What makes the call, if a framework must see a call on x. `operator` is that of the call if x is its first
+        array, else None."""
         return None
 
     def read(self, x: T, name: str, stream: int) -> Reading | NumberReading:
