@@ -163,7 +163,8 @@ __global__ void __launch_bounds__(elementwise_threads,
           if (shifts[k - 1][p] != 0) pack::shift_down<bytes>(own, shifts[k - 1][p]);
         if constexpr (!TakesAnyValues<decltype(functor)>) clear_others<kN, decltype(size)::value>(own, parts[p]);
         if constexpr (bytes < 4) {
-          put_short_pack<bytes>(words[k - 1], p, own[0]);
+          // An element in all places of the pack is also in the rest of the word.
+          put_short_pack<bytes>(words[k - 1], p, own[0] & 0xffffffffu >> (32 - 8 * bytes));
         } else {
 #pragma unroll
           for (int w = 0; w < bytes / 4; ++w) words[k - 1][p * bytes / 4 + w] = own[w];

@@ -137,3 +137,16 @@ def test_without_out_the_result_is_new_contiguous_and_of_x_s_kind(arrays: Any) -
     result = pyflowk.less(x, 2)
     assert type(result) is type(x)
     assert (result.shape, result.strides, result.dtype) == ((4, 5), (5, 1), BOOL)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_a_condition_per_row_serves_both_packs_of_a_thread(arrays: Any, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    rows, cols = 2048, 301  # so many that a thread computes packs of two rows
+    condition = random.random((rows, 1)) < 0.5
+    x, y = (random.random((rows, cols)).astype(dtype) for _ in range(2))
+    memory = arrays.put(np.full((rows, 2 * cols), 7, dtype))
+    out = arrays.view(memory, 0, (rows, cols), (2 * cols * x.itemsize, x.itemsize), x.dtype)
+    pyflowk.where(arrays.put(condition), arrays.put(x), arrays.put(y), out=out)
+    np.testing.assert_array_equal(arrays.fetch(memory)[:, :cols], np.where(condition, x, y))
+    assert (arrays.fetch(memory)[:, cols:] == 7).all()
