@@ -65,8 +65,8 @@ def _register(op: Op, *, exact_integers: bool) -> None:
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
     function = None if parameters else getattr(functions, name, None) or getattr(with_parameters, name, None)
-    road = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
-    register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, road)
+    path = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
+    register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, path)
     if arity == 2:
         register_composite(
             f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",

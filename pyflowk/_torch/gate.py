@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which calls on torch's tensors need an operator of torch's dispatcher, and not a plain call on their memory.
 
-A road of its own to the C functions asks `is_intercepted()` once per call and `needs_operator(x)` for each tensor, and
-where one answers True calls `pyflowk._pipeline.call`, which takes the operators' road. After
-it has chosen the plain call it marks a tensor that it writes by `mark_written(out)`.
+Python asks the functions below, the fast path asks GATES. A plain call marks each tensor that it has written by
+`mark_written(out)`.
 
 All gates of a call with one tensor take about 0.2 us.
 """
@@ -109,11 +108,6 @@ def is_intercepted(operator: str = "") -> bool:
     """Whether torch watches operators now, or may choose the types in which `operator` computes: autocast."""
     has_types = not is_whole or (operator in autocast.OPERATORS and is_autocast_enabled())
     return is_watched() or (has_types and not in_kernel.now)
-
-
-def needs_operator(x: torch.Tensor) -> bool:
-    """Is the result of a call on x more than its memory shows: a part of autograd, or that of a subclass?"""
-    return (x.requires_grad and _is_grad_enabled()) or type(x) not in _PLAIN_TYPES
 
 
 def mark_written(out: torch.Tensor) -> None:

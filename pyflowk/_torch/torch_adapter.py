@@ -95,9 +95,9 @@ class TorchSubclassAdapter(TorchAdapter):
 
 def interceptor() -> Interceptor:
     """What makes the calls that torch must see. Its import registers the operators, which takes a while."""
-    from . import road
+    from . import interceptor
 
-    return road
+    return interceptor
 
 
 def adapter_of(x: object, name: str) -> TorchAdapter | None:

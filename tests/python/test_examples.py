@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every road from another project to flowk: tests/examples/ built out of tree and run. flowk is the installed wheel, or
+"""Every way from another project to flowk: tests/examples/ built out of tree and run. flowk is the installed wheel, or
 in a source tree a prefix with what `meson install` puts there and the library under test."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ constexpr const char* staged = "the neighbours of an input lie along another dim
 constexpr const char* reasons[num_elementwise_kernels] = {
     "every operand is contiguous, or one element",
     "an operand is broadcast or has gaps",
-    "the output is contiguous; an input is broadcast",
+    "the output is contiguous; an input is broadcast or has a stride",
     staged,
     staged,
     "all rows share an input and are whole packs",
@@ -32,7 +32,7 @@ constexpr const char* accesses[num_elementwise_accesses] = {
     "aligned packs of a repeated run",
     "packs of a repeated run, cut from aligned accesses",
     "a repeated run in shared memory",
-    "each element several times",
+    "single elements of a run",
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ from call_cases import CASES, DEVICE, CallCase, tensor  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 
 import pyflowk  # noqa: E402
+from pyflowk import _pipeline  # noqa: E402
 from pyflowk._calls import call_path  # noqa: E402
 from pyflowk._explain import _OPERATORS  # noqa: E402
 
@@ -70,6 +71,7 @@ def test_both_paths_give_the_same(case: CallCase) -> None:
 def test_a_type_that_an_operator_saw_first_has_plans() -> None:
     code = """
 import torch, pyflowk
+from pyflowk import _pipeline  # noqa: E402
 from pyflowk._calls import call_path
 with torch.autocast("cpu", torch.bfloat16):
     pyflowk.prelu(torch.rand(3, 4), torch.nn.Parameter(torch.rand(4)))
@@ -78,6 +80,30 @@ for _ in range(3):
 assert call_path.program_cache().num_plans() == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_parameter_that_autocast_saw_first_has_plans() -> None:
+    code = """
+import torch, pyflowk
+from pyflowk import _pipeline  # noqa: E402
+from pyflowk._calls import call_path
+with torch.autocast("cpu", torch.bfloat16):
+    for _ in range(3):
+        pyflowk.relu(torch.nn.Parameter(torch.rand(3, 4), requires_grad=False))
+assert call_path.program_cache().num_plans() == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_later_training_steps_of_prelu_bind_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, alpha = tensor(4, 6).requires_grad_(), torch.nn.Parameter(tensor(6))
+    for _ in range(3):
+        pyflowk.prelu(x, alpha).sum().backward()
+    bound = []
+    bind = _pipeline.bind
+    monkeypatch.setattr(_pipeline, "bind", lambda *arguments: bound.append(arguments) or bind(*arguments))
+    pyflowk.prelu(x, alpha).sum().backward()
+    assert bound == [] and alpha.grad.shape == (6,)
 
 
 def test_the_cases_reach_every_function() -> None:
