@@ -16,6 +16,7 @@ from campaign_makers import MAKERS, PYTHON_CHECKS
 from cuda_streams import Stream, StreamArrays, in_threads, overwrite
 from driver_calls import DriverCall, DriverCalls, call_of
 
+from pyflowk import DType, Status
 from pyflowk._native import driver
 from pyflowk._native import library as libraries
 
@@ -150,6 +151,22 @@ def test_every_function_is_captured_and_replayed_with_other_inputs(stream: Strea
             other.memory = arena.memory
             check_memory(case, other)
         graph.destroy()
+
+
+@gpu
+def test_plans_are_not_measured_on_a_stream_that_captures(stream: Stream, library: Any) -> None:
+    arrays = StreamArrays(stream)
+    x, out = arrays.put(np.ones((40, 30, 20), np.float32)), arrays.put(np.full((20, 40, 30), 7, np.float32))
+    shape, axes = (ctypes.c_int64 * 3)(40, 30, 20), (ctypes.c_int32 * 3)(2, 0, 1)
+    with stream.captured() as graph:
+        status = library.flowk_permute_tune(
+            *(x.ptr, None, DType.FLOAT32, out.ptr, None, DType.FLOAT32, 3),
+            *(ctypes.addressof(shape), ctypes.addressof(axes), 1.0, 4, None, None, stream.handle),
+        )
+        text = library.flowk_last_error().decode()
+    graph.destroy()
+    assert status == Status.INVALID_ARGUMENT and "captures a CUDA graph" in text
+    assert (arrays.fetch(out) == 7).all()
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
