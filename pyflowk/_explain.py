@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -49,5 +50,7 @@ def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
     name = _package._ALIASES.get(name, name)
     function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None
     if function is None or (not isinstance(op, str) and op is not function):
-        raise ValueError(f"op = {shown(op)}, must be one of {', '.join(_OPERATORS)}")
+        similar = get_close_matches(name or "", [*_OPERATORS, *_package._ALIASES], 3)
+        hint = f": is it {' or '.join(similar)}?" if similar else ""
+        raise ValueError(f"op = {shown(op)}, must be a function of pyflowk that takes a stream, or its name{hint}")
     return function  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import in_c_order, on_copies
 from .._native.errors import error_of
-from .._pipeline import Operation, Request, bind_plan, require_arrays
+from .._pipeline import Operation, Request, bind_plan, no_array, require_arrays
 from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
 from .prelu_arguments import check_same_type, copied_arrays, sizes_of
 
@@ -149,6 +149,8 @@ def prelu_backward_workspace_bytes(x: Array, alpha: Array, channel_axis: int = 1
 def _plan_prelu(
     signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], channel_axis: int
 ) -> Program | None:
+    if signatures[1] in (int, float):
+        raise no_array("alpha", signatures[1], "array: leaky_relu takes a number")
     require_arrays(("x", "alpha"), signatures)
     copied, out_name = copied_arrays(("x", "alpha"), signatures, outs[0], "out")
     if copied or out_name:

@@ -182,7 +182,10 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
             elif float_type(other_dtype, other) not in coefficient_types(code):
                 raise wrong_dtype(other, other_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
-                raise ValueError(f"{other} has shape {extents}, must broadcast to {shape}")
+                text = f"{other} has shape {extents}, must broadcast to {shape}"
+                if len(shape) > 2 and extents == (shape[0], shape[-1]):
+                    text += f": pass {other}[:, {'None, ' * (len(shape) - 2)}:]"
+                raise ValueError(text)
     return code
 
 

@@ -389,11 +389,13 @@ OTHERS = {
     "a of a masked array": Bad(TypeError, "a is a masked array", lambda a: F.asarray(np.ma.ones(3))),
     "a of a ragged list": Bad(ValueError, "a is no array to NumPy: ", lambda a: F.asarray([[1], [1, 2]])),
     "a of none": Bad(TypeError, "a has dtype object", lambda a: F.asarray(None)),
-    "explain NumPy's add": Bad(ValueError, "op = <ufunc 'add'>, must be one of", lambda a: F.explain(np.add, a.x, a.x)),
-    "explain a function of that name": Bad(
-        ValueError, r"op = <.*, must be one of", lambda a: F.explain(np.square, a.x)
+    "explain NumPy's add": Bad(
+        ValueError, "op = <ufunc 'add'>, must be a function of pyflowk", lambda a: F.explain(np.add, a.x, a.x)
     ),
-    "explain none": Bad(ValueError, "op = None, must be one of", lambda a: F.explain(None, a.x)),
+    "explain a function of that name": Bad(
+        ValueError, r"op = <.*, must be a function of pyflowk", lambda a: F.explain(np.square, a.x)
+    ),
+    "explain none": Bad(ValueError, "op = None, must be a function of pyflowk", lambda a: F.explain(None, a.x)),
     "explain a bad call": Bad(TypeError, "window is 2.0", lambda a: F.explain("masked_softmax", a.x, window=2.0)),
 }
 TABLES = {"permute": PERMUTES, "elementwise": ELEMENTWISE, "prelu": PRELUS, "softmax": SOFTMAXES, "others": OTHERS}

@@ -263,7 +263,7 @@ def test_a_stream_that_is_none_is_a_type_error(arrays: Any) -> None:
 def test_explain_refuses_what_it_does_not_know(arrays: Any) -> None:
     x = x_of(arrays)
     for op in ("reshape", print, 3):
-        with pytest.raises(ValueError, match=r"op = .*, must be one of .*batch_transpose.* permute"):
+        with pytest.raises(ValueError, match="op = .*, must be a function of pyflowk that takes a stream, or its name"):
             pyflowk.explain(op, x, (1, 0))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'axes'"):
         pyflowk.explain("permute", x)
@@ -305,3 +305,18 @@ def test_strides_that_are_no_multiple_of_the_element_are_a_value_error() -> None
 def test_a_masked_array_is_refused() -> None:
     with pytest.raises(TypeError, match="x is a masked array"):
         pyflowk.permute(np.ma.zeros((3, 4)), (1, 0))
+
+
+def test_errors_name_what_to_pass_instead() -> None:
+    scores, key_mask = np.zeros((2, 3, 4, 5), np.float32), np.zeros((2, 5), bool)
+    with pytest.raises(ValueError, match=r"must broadcast to \(2, 3, 4, 5\): pass mask\[:, None, None, :\]$"):
+        pyflowk.masked_softmax(scores, key_mask)
+    pyflowk.masked_softmax(scores, key_mask[:, None, None, :])
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 5\), must broadcast to \(2, 3, 4, 5\)$"):
+        pyflowk.masked_softmax(scores, np.zeros((3, 5), bool))
+    with pytest.raises(TypeError, match=r"x is a list, .*: pass np.asarray\(x\)$"):
+        pyflowk.relu([1.0, 2.0])
+    with pytest.raises(TypeError, match="alpha is a float, must be an array: leaky_relu takes a number"):
+        pyflowk.prelu(scores, 0.25)
+    with pytest.raises(ValueError, match=r"op = 'sofmax', .*: is it softmax"):
+        pyflowk.explain("sofmax", scores)
