@@ -263,7 +263,7 @@ def test_a_stream_that_is_none_is_a_type_error(arrays: Any) -> None:
 def test_explain_refuses_what_it_does_not_know(arrays: Any) -> None:
     x = x_of(arrays)
     for op in ("reshape", print, 3):
-        with pytest.raises(ValueError, match="op = .*, must be a function of pyflowk that takes a stream, or its name"):
+        with pytest.raises(ValueError, match=r"op = .*, must be a function of pyflowk that"):
             pyflowk.explain(op, x, (1, 0))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'axes'"):
         pyflowk.explain("permute", x)
