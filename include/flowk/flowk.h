@@ -35,8 +35,8 @@
  *
  * Stream. A launch function enqueues its work on `stream` and returns. It does not synchronise, does not allocate or
  * free device memory, and does not use the default stream unless `stream` is NULL, so it can be captured in a CUDA
- * graph. The current device must be the stream's device. libflowk_simt ignores `stream` and has done the work when it
- * returns.
+ * graph; flowk_permute_tune() alone waits for its stream. The current device must be the stream's device. libflowk_simt
+ * ignores `stream` and has done the work when it returns.
  *
  * Kernels behind a call. On GPUs of compute capability 9.0 and newer most kernels use programmatic dependent launch.
  * They touch tensors only after all earlier work on the stream has ended, and end after it. But they let the stream's
@@ -296,8 +296,8 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
 /* ------------------------------------------------------------------------------------------------------------------
  * MEASURED PLANS
  *
- * A permute's plan is chosen by a model of the time that each tile takes. All plans write the same bits, so a program may
- * have them measured once, and keep what was found in a file. Nothing is measured by itself.
+ * A permute's plan is chosen by a model of the time that each tile takes. All plans write the same bits, so a program
+ * may have them measured once, and keep what was found in a file. Nothing is measured by itself.
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /**
@@ -309,10 +309,10 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
  * modulo 128, of flowk_permute(), flowk_batch_transpose(), flowk_permute_convert() and flowk_permute_many(). A call for
  * which the library knows one way only, such as a plain copy, is timed and not remembered.
  *
- * Shapes, strides, pointers, types: as flowk_permute_convert(). dst has the result when the call returns. If src and dst
- *   fit in the L2 cache, what is measured are calls on data in the cache.
- * Results: `modelled_us` receives the time of the model's plan in microseconds, `measured_us` that of the fastest. They
- *   are host pointers and may be NULL. If an extent is 0 both are 0.
+ * Shapes, strides, pointers, types: as flowk_permute_convert(). dst has the result when the call returns. If src and
+ *   dst fit in the L2 cache, what is measured are calls on data in the cache.
+ * Results: `modelled_us` receives the time of the model's plan in microseconds, `measured_us` that of the fastest.
+ *   They are host pointers and may be NULL. If an extent is 0 both are 0.
  * Stream: unlike the other functions this one waits until the stream has done all its work. It allocates no device
  *   memory.
  * Statuses: those of flowk_permute_convert(); INVALID_ARGUMENT also for max_trials outside 1 ... 4096 and for a stream
@@ -334,8 +334,8 @@ FLOWK_API flowk_status flowk_plans_save(const char *path);
  * Remembers the plans of a file that flowk_plans_save() has written, for the current device's kind of GPU.
  *
  * A plan of another GPU or another version of the library is ignored. `num_loaded` and `num_ignored` receive how many
- * plans were taken and ignored; they may be NULL. If the environment variable FLOWK_PLANS names a file, the first call of
- * a permute loads it, and fails as this function does.
+ * plans were taken and ignored; they may be NULL. If the environment variable FLOWK_PLANS names a file, the first call
+ * of a permute loads it, and fails as this function does.
  * Statuses: NULL_POINTER, NO_DEVICE, INVALID_ARGUMENT (a file that cannot be read, or has a line that
  *   flowk_plans_save() does not write; then no plan is taken).
  */
