@@ -161,10 +161,11 @@ Status plan_and_use_copy(const ElementwiseRequest& request, const Device& device
   PermuteRequest permute;
   const bool moves = make_permute(request, &permute);
   if (!moves && !use.explains) return {};
-  const PermutePlan& plan = cached_plan(permute, device);
-  FLOWK_RETURN_IF_ERROR(check_grid("out", plan.launch));
-  if (!use.explains) return run_permute(plan, use.stream);
-  explain_permute(plan, permute, use.text, use.text_bytes);
+  const PermutePlan* plan = nullptr;
+  FLOWK_RETURN_IF_ERROR(cached_plan(permute, device, &plan));
+  FLOWK_RETURN_IF_ERROR(check_grid("out", plan->launch));
+  if (!use.explains) return run_permute(*plan, use.stream);
+  explain_permute(*plan, permute, use.text, use.text_bytes);
   return {};
 }
 

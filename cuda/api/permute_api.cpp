@@ -8,7 +8,6 @@
 #include "core/status.h"
 #include "flowk/flowk.h"
 #include "permute/permute.h"
-#include "permute/plan/measured_plans.h"
 
 namespace flowk::api {
 using namespace permute;
@@ -69,11 +68,11 @@ flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, 
         return check_permute(arguments, info, info, &request->shape, is_empty);
       },
       [&](const PermuteRequest& request, const Device& device) -> Status {
-        FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
-        const PermutePlan& plan = cached_plan(request, device);
-        FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.launch));
-        if (!use.explains) return run_permute(plan, use.stream);
-        explain_permute(plan, request, use.text, use.text_bytes);
+        const PermutePlan* plan = nullptr;
+        FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &plan));
+        FLOWK_RETURN_IF_ERROR(check_grid("dst", plan->launch));
+        if (!use.explains) return run_permute(*plan, use.stream);
+        explain_permute(*plan, request, use.text, use.text_bytes);
         return {};
       });
 }

@@ -7,7 +7,6 @@
 #include "core/device.h"
 #include "flowk/flowk.h"
 #include "permute/permute.h"
-#include "permute/plan/measured_plans.h"
 
 namespace flowk::api {
 using namespace permute;
@@ -49,8 +48,8 @@ flowk_status convert(const PermuteArguments& arguments, PermuteTypes types, cons
         return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
       },
       [&](const PermuteConvertRequest& request, const Device& device) -> Status {
-        FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
-        const PermuteConvertPlan plan = cached_plan(request, device);
+        PermuteConvertPlan plan;
+        FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &plan));
         FLOWK_RETURN_IF_ERROR(check_grid("dst", plan.movement.launch));
         if (!use.explains) return run_permute_convert(plan, use.stream);
         explain_permute_convert(plan, request, use.text, use.text_bytes);

@@ -10,7 +10,6 @@
 #include "api/permute_call.h"
 #include "flowk/flowk.h"
 #include "permute/permute.h"
-#include "permute/plan/measured_plans.h"
 
 namespace flowk::api {
 using namespace permute;
@@ -179,10 +178,11 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
       FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape, {{pairs.members[i]}, 1, pairs.members[i]}, device, use));
     return {};
   };
-  FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
   if (types.is_plain_move()) {
     const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
-    PermutePlan plan = cached_plan(request, device);
+    const PermutePlan* cached = nullptr;
+    FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &cached));
+    PermutePlan plan = *cached;
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
     FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.launch));
     if (use == nullptr) return {};
@@ -190,7 +190,8 @@ Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const Ite
     explain_permute(plan, request, use->text, use->text_bytes);
   } else {
     const PermuteConvertRequest request = {src, dst, types.src, types.dst, types.scale, shape};
-    PermuteConvertPlan plan = cached_plan(request, device);
+    PermuteConvertPlan plan;
+    FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &plan));
     if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
     FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.movement.launch));
     if (use == nullptr) return {};

@@ -27,10 +27,7 @@ struct Trial {
   PermutePlan plan;
   int32_t src_choice = -1, dst_choice = -1;
   double us[rounds] = {};
-  double median_us() {  // in whole nanoseconds, as the file of plans has it
-    std::nth_element(us, us + rounds / 2, us + rounds);
-    return std::round(us[rounds / 2] * 1000) / 1000;
-  }
+  double median_us = 0;  // in whole nanoseconds, as the file of plans has it
 };
 
 // The model's plan, and the tiles of least predicted time with other plans.
@@ -72,6 +69,10 @@ Status time_trials(const Run& run, flowk_stream stream, std::vector<Trial>* tria
   const int num_calls = std::clamp(static_cast<int>(round_us / std::max(us, 1.0)), 1, max_calls_per_round);
   for (int round = 0; round < rounds; ++round)
     for (Trial& trial : *trials) FLOWK_RETURN_IF_ERROR(time_calls(trial, num_calls, &trial.us[round]));
+  for (Trial& trial : *trials) {
+    std::nth_element(trial.us, trial.us + rounds / 2, trial.us + rounds);
+    trial.median_us = std::round(trial.us[rounds / 2] * 1000) / 1000;
+  }
   return {};
 }
 
@@ -82,10 +83,11 @@ Status tune(const PermuteProblem& problem, const Device& device, int32_t max_tri
   std::vector<Trial> trials = find_trials(problem, device, max_trials);
   for (const Trial& trial : trials) FLOWK_RETURN_IF_ERROR(check_grid("dst", trial.plan.launch));
   FLOWK_RETURN_IF_ERROR(time_trials(run, stream, &trials));
-  *measured = {-1, -1, trials[0].median_us(), trials[0].median_us()};
-  for (Trial& trial : trials)
-    if (trial.median_us() < measured->measured_us && trial.median_us() < (1 - min_gain) * measured->modelled_us)
-      *measured = {trial.src_choice, trial.dst_choice, measured->modelled_us, trial.median_us()};
+  const Trial& own = trials.front();
+  const Trial* fastest = &*std::min_element(trials.begin(), trials.end(),
+                                            [](const Trial& a, const Trial& b) { return a.median_us < b.median_us; });
+  if (fastest->median_us >= (1 - min_gain) * own.median_us) fastest = &own;
+  *measured = {fastest->src_choice, fastest->dst_choice, own.median_us, fastest->median_us};
   if (trials.size() == 1 || problem.rank > PlanKey::max_key_rank) return {};  // there is no choice to remember
   char gpu[device_name_bytes];
   FLOWK_RETURN_IF_ERROR(current_device_name(&gpu));
@@ -114,22 +116,55 @@ Status tune_request(const PermuteConvertRequest& request, const Device& device, 
 }
 
 Status check_trials(int32_t max_trials) {
-  constexpr int32_t most = 4096;
-  if (max_trials >= 1 && max_trials <= most) return {};
-  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "max_trials = %d, must be in 1 ... %d", max_trials, most);
+  constexpr int32_t max = 4096;
+  if (max_trials >= 1 && max_trials <= max) return {};
+  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "max_trials = %d, must be in 1 ... %d", max_trials, max);
 }
 
-// A function of a file; `use` gets the device and its name.
-template <class Use>
-flowk_status use_plans_file(const char* path, Use use) {
-  return without_exceptions([&]() -> Status {
-    FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
-    Device device;
-    char gpu[device_name_bytes];
-    FLOWK_RETURN_IF_ERROR(current_device(&device));
-    FLOWK_RETURN_IF_ERROR(current_device_name(&gpu));
-    return use(device, gpu);
-  });
+void set_types(const PermuteTypes& types, PermuteRequest* request) {
+  request->element_bytes = types.src_info.element_bytes;
+}
+
+void set_types(const PermuteTypes& types, PermuteConvertRequest* request) {
+  request->src_dtype = types.src;
+  request->dst_dtype = types.dst;
+  request->scale = types.scale;
+}
+
+template <class Request>
+flowk_status check_and_tune(const PermuteArguments& arguments, PermuteTypes types, int32_t max_trials,
+                            flowk_stream stream, MeasuredTile* measured) {
+  return check_plan_run<Request>(
+      stream,
+      [&](Request* request, bool* is_empty) -> Status {
+        FLOWK_RETURN_IF_ERROR(check_permute_types(&types));
+        FLOWK_RETURN_IF_ERROR(check_trials(max_trials));
+        request->src = arguments.src;
+        request->dst = arguments.dst;
+        set_types(types, request);
+        return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
+      },
+      [&](const Request& request, const Device& device) {
+        return tune_request(request, device, max_trials, stream, measured);
+      });
+}
+
+Status save_plans(const char* path) {
+  FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
+  return save_measured_plans(path);
+}
+
+Status load_plans(const char* path, int32_t* num_loaded, int32_t* num_ignored) {
+  FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
+  Device device;
+  char gpu[device_name_bytes];
+  FLOWK_RETURN_IF_ERROR(current_device(&device));
+  FLOWK_RETURN_IF_ERROR(current_device_name(&gpu));
+  int32_t loaded = 0, ignored = 0;
+  FLOWK_RETURN_IF_ERROR(load_measured_plans(path, device, gpu, &loaded, &ignored));
+  if (num_loaded != nullptr) *num_loaded = loaded;
+  if (num_ignored != nullptr) *num_ignored = ignored;
+  return {};
 }
 
 }  // namespace
@@ -144,39 +179,12 @@ flowk_status flowk_permute_tune(const void* src, const int64_t* src_strides, flo
                                 const int32_t* axes, double scale, int32_t max_trials, double* modelled_us,
                                 double* measured_us, flowk_stream stream) {
   const PermuteArguments arguments{src, src_strides, dst, dst_strides, rank, shape, axes};
-  MeasuredTile measured;
-  const auto check = [&](auto* request, PermuteTypes* types, bool* is_empty) -> flowk::core::Status {
-    FLOWK_RETURN_IF_ERROR(check_permute_types(types));
-    FLOWK_RETURN_IF_ERROR(check_trials(max_trials));
-    request->src = src;
-    request->dst = dst;
-    return check_permute(arguments, types->src_info, types->dst_info, &request->shape, is_empty);
-  };
-  PermuteTypes types{src_dtype, dst_dtype, scale};
-  const auto plan_and_use = [&](const auto& request, const flowk::core::Device& device) {
-    return tune_request(request, device, max_trials, stream, &measured);
-  };
-  flowk_status status;
-  if (types.is_plain_move()) {
-    status = check_plan_run<flowk::permute::PermuteRequest>(
-        stream,
-        [&](flowk::permute::PermuteRequest* request, bool* is_empty) -> flowk::core::Status {
-          FLOWK_RETURN_IF_ERROR(check(request, &types, is_empty));
-          request->element_bytes = types.src_info.element_bytes;
-          return {};
-        },
-        plan_and_use);
-  } else {
-    status = check_plan_run<flowk::permute::PermuteConvertRequest>(
-        stream,
-        [&](flowk::permute::PermuteConvertRequest* request, bool* is_empty) -> flowk::core::Status {
-          request->src_dtype = src_dtype;
-          request->dst_dtype = dst_dtype;
-          request->scale = scale;
-          return check(request, &types, is_empty);
-        },
-        plan_and_use);
-  }
+  const PermuteTypes types{src_dtype, dst_dtype, scale};
+  flowk::permute::MeasuredTile measured;
+  const flowk_status status =
+      types.is_plain_move()
+          ? check_and_tune<flowk::permute::PermuteRequest>(arguments, types, max_trials, stream, &measured)
+          : check_and_tune<flowk::permute::PermuteConvertRequest>(arguments, types, max_trials, stream, &measured);
   if (status != FLOWK_STATUS_SUCCESS) return status;
   if (modelled_us != nullptr) *modelled_us = measured.modelled_us;
   if (measured_us != nullptr) *measured_us = measured.measured_us;
@@ -184,20 +192,11 @@ flowk_status flowk_permute_tune(const void* src, const int64_t* src_strides, flo
 }
 
 flowk_status flowk_plans_save(const char* path) {
-  return without_exceptions([&]() -> flowk::core::Status {
-    FLOWK_RETURN_IF_ERROR(check_not_null("path", path));
-    return flowk::permute::save_measured_plans(path);
-  });
+  return without_exceptions([&] { return save_plans(path); });
 }
 
 flowk_status flowk_plans_load(const char* path, int32_t* num_loaded, int32_t* num_ignored) {
-  return use_plans_file(path, [&](const flowk::core::Device& device, const char* gpu) -> flowk::core::Status {
-    int32_t loaded = 0, ignored = 0;
-    FLOWK_RETURN_IF_ERROR(flowk::permute::load_measured_plans(path, device, gpu, &loaded, &ignored));
-    if (num_loaded != nullptr) *num_loaded = loaded;
-    if (num_ignored != nullptr) *num_ignored = ignored;
-    return {};
-  });
+  return without_exceptions([&] { return load_plans(path, num_loaded, num_ignored); });
 }
 
 }  // extern "C"

@@ -152,10 +152,10 @@ struct PermuteConvertPlan {
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
-// The same plans from the thread's plan cache, which is much faster than planning a tile. The reference holds until the
-// thread's next call.
-const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device);
-PermuteConvertPlan cached_plan(const PermuteConvertRequest& request, const Device& device);
+// The same plans, or the measured ones, from the thread's plan cache, which is much faster than planning a tile.
+// `*plan` holds until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded.
+Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan);
+Status cached_plan(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
 // Lets the plan move several pairs of tensors. The offsets are in bytes from the pointers of its request. False, with
 // the plan unchanged, if it has too many dimensions or blocks.

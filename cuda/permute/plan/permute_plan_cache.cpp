@@ -88,27 +88,32 @@ void plan_as_measured(const PermuteProblem& problem, const Device& device, Permu
   plan->measured = measured;
 }
 
-const PermutePlan& cached_plan_of(const PermuteProblem& problem, const Device& device) {
+Status cached_plan_of(const PermuteProblem& problem, const Device& device, const PermutePlan** plan) {
   static thread_local PlanCache cache;
-  const PermutePlan* found = cache.find(problem, device);
-  if (found != nullptr) return *found;
-  PermutePlan* plan = cache.add(problem, device);
-  plan_as_measured(problem, device, plan);
-  return *plan;
+  *plan = cache.find(problem, device);
+  if (*plan != nullptr) return {};
+  FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
+  PermutePlan* added = cache.add(problem, device);
+  plan_as_measured(problem, device, added);
+  *plan = added;
+  return {};
 }
 
 }  // namespace
 
-const PermutePlan& cached_plan(const PermuteRequest& request, const Device& device) {
+Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan) {
   PermuteProblem problem;
   make_problem(request, &problem);
-  return cached_plan_of(problem, device);
+  return cached_plan_of(problem, device, plan);
 }
 
-PermuteConvertPlan cached_plan(const PermuteConvertRequest& request, const Device& device) {
+Status cached_plan(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
   PermuteProblem problem;
   make_convert_problem(request, &problem);
-  return {cached_plan_of(problem, device), conversion_of(request), problem.dst_unit_bytes, problem.in_double};
+  const PermutePlan* movement = nullptr;
+  FLOWK_RETURN_IF_ERROR(cached_plan_of(problem, device, &movement));
+  *plan = {*movement, conversion_of(request), problem.dst_unit_bytes, problem.in_double};
+  return {};
 }
 
 }  // namespace flowk::permute

@@ -171,6 +171,23 @@ def test_a_corrupted_file_of_the_environment_is_refused(arrays: Any, tmp_path: P
     assert "has line 1, must be as flowk_plans_save() writes it: something else" in printed
 
 
+def test_a_copy_of_elementwise_loads_the_file_of_the_environment_too(arrays: Any, tmp_path: Path) -> None:
+    path = tmp_path / "plans.txt"
+    path.write_text("something else\n")
+    call = f"""if True:
+        import numpy as np, pyflowk
+        x, out = np.ones((31, 40), np.float32), np.ones((40, 31), np.float32)
+        if {arrays.device is not None}:
+            x, out = pyflowk.asarray(x), pyflowk.asarray(out)
+        try:
+            pyflowk.cast(x.T, out=out)
+        except pyflowk.FlowkValueError as error:
+            print(error)"""
+    environment = {**os.environ, "FLOWK_PLANS": str(path)}
+    ran = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0 and "has line 1, must be as flowk_plans_save() writes it" in ran.stdout, ran.stderr
+
+
 @pytest.mark.parametrize("change", ["word", "short", "long", "rank", "choice", "header", "missing"])
 def test_a_corrupted_file_is_refused(arrays: Any, tmp_path: Path, change: str) -> None:
     path = tmp_path / "plans.txt"
