@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call costs on the CPU, from Python: microseconds to enqueue a small operation, and those of a rival.
+"""What a call costs on the CPU, from Python: microseconds to enqueue a small operation, by flowk and by a rival.
 
     python bench/bench_calls.py [WORD ...]      # the rows with a word in their name or rival; default: all
 

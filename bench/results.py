@@ -191,7 +191,7 @@ def compared(found: list[dict[str, float]], name: str) -> Comparison | None:
 
 
 def best_rivals(found: list[dict[str, float]]) -> list[Comparison]:
-    """The fastest library of those that take half of the cases or more, and each faster one that takes fewer."""
+    """The fastest library that takes half of the cases or more, then each faster library that takes fewer."""
     all_of_them = filter(None, (compared(found, name) for name in NAMES))
     by_speed = sorted(all_of_them, key=lambda one: one.theirs, reverse=True)
     first = next((index for index, one in enumerate(by_speed) if 2 * one.count >= len(found)), len(by_speed))

@@ -128,7 +128,7 @@ constexpr ElementwiseArity arity_of(ElementwiseFile file) {
                                             : ElementwiseArity::binary;
 }
 
-// The parameters of a kernel of kOperands operands: the first bytes of those of its plan.
+// The parameters of a kernel of kOperands operands. A plan has parameters of max_operands; they begin with these bytes.
 template <int kOperands, template <int> class Params>
 Params<kOperands> params_for(const Params<max_operands>& plan) {
   Params<kOperands> params;

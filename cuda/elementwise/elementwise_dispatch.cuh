@@ -60,7 +60,7 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
 // leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers,
 // and of 16 bits, which would take registers from the light ones. float64 has heavy operations in contiguous and
-// strided only. Strided has a kernel for silu_mul alone, whose inputs are halves of rows as a rule.
+// strided only. silu_mul has a strided kernel of its own: its inputs are usually halves of rows.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;

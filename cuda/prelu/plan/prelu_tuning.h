@@ -6,7 +6,7 @@
 
 namespace flowk::prelu {
 
-// by_column: rows per block. A tensor takes the first row of a table whose max_bytes it does not reach.
+// by_column: rows per block. A tensor takes the first row of the table with a max_bytes above the tensor's bytes.
 struct RowBlock {
   int64_t max_bytes;
   int64_t rows;

@@ -171,9 +171,9 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
                                            : to_exponent.difference(y[j]) * factors.factor + factors.term;
 }
 
-// ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; those of
-// masked columns add nothing to the row. A thread takes inputs into its Partial; merge() is the row's RowPartial, from
-// the threads' partial results or from those of warps, blocks or slices; finish() gives what computes the results.
+// ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
+// masked columns add nothing to the row. A thread takes inputs into its Partial. merge() makes the row's RowPartial of
+// the partial results of threads, warps, blocks or slices. finish() makes of it what computes the results.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {
@@ -197,7 +197,7 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ A masked_result(const SoftmaxParams& params) {
     return params.log_softmax ? negative_infinity<A>() : A{0};
   }
-  // The inputs of a column; those of a masked one if it is masked, or -1.
+  // The inputs of a column; if it is masked or -1, inputs that add nothing.
   static __device__ __forceinline__ void load_one(const SoftmaxParams& params, const SoftmaxRow& row, int column,
                                                   A (&inputs)[num_inputs]) {
     inputs[0] = negative_infinity<A>();

@@ -70,7 +70,7 @@ struct LinearPacks {
   int32_t packs;  // per thread
 };
 
-// Parameters end with the operands, so that those of fewer operands are the first bytes of those of more.
+// Parameters end with the operands: parameters of two operands are the first bytes of parameters of three.
 
 // elementwise_contiguous: every operand is linear or one element.
 template <int kOperands>
