@@ -61,7 +61,7 @@ def tune(op: Callable[..., Any] | str, *arguments: Any, max_trials: int = 12, **
 
     Notes
     -----
-    Waits for the stream, which no other function does. Arrays that fit in the L2 cache are measured in the cache.
+    Waits until the stream has done all its work. Arrays that fit in the L2 cache are measured in the cache.
 
     Examples
     --------
