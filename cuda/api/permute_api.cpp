@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI of permute and batch transpose: check, plan, run.
+// The C ABI of permute, with and without conversion, and of batch transpose: check, plan, run.
+#include <cmath>
+
 #include "api/call.h"
 #include "api/permute_call.h"
 #include "core/device.h"
@@ -28,8 +30,32 @@ Status check_axes(int32_t rank, const int32_t* axes) {
 
 }  // namespace
 
-Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dtype, const DtypeInfo& dst_dtype,
-                     IterationSpace* shape, bool* is_empty) {
+Status check_permute_types(const PermuteTypes& types, PermuteRequest* request) {
+  DtypeInfo src_info, dst_info;
+  FLOWK_RETURN_IF_ERROR(check_dtype(types.src_name, types.src, &src_info));
+  FLOWK_RETURN_IF_ERROR(check_dtype(types.dst_name, types.dst, &dst_info));
+  request->element_bytes = src_info.element_bytes;
+  if (is_plain_move(types.src, types.dst, types.scale)) return {};
+  const auto check_convertible = [](const char* parameter, flowk_dtype dtype, const DtypeInfo& info) -> Status {
+    if (is_convertible(dtype)) return {};
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE,
+                           "%s = %d (%s) is moved as it is only: to convert or scale it must be bool, an integer of 8 "
+                           "to 32 bits or a real float",
+                           parameter, dtype, info.name);
+  };
+  FLOWK_RETURN_IF_ERROR(check_convertible(types.src_name, types.src, src_info));
+  FLOWK_RETURN_IF_ERROR(check_convertible(types.dst_name, types.dst, dst_info));
+  const Conversion conversion = conversion_of(types.src, types.dst, types.scale);
+  if (!std::isfinite(conversion.in_double ? conversion.double_scale : static_cast<double>(conversion.float_scale)))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite as a %s", types.scale,
+                           conversion.in_double ? "float64" : "float32");
+  request->conversion = conversion;
+  return {};
+}
+
+Status check_permute(const PermuteArguments& arguments, const PermuteTypes& types, PermuteRequest* request,
+                     bool* is_empty) {
+  const DtypeInfo src_dtype = dtype_info(types.src), dst_dtype = dtype_info(types.dst);
   const int32_t rank = arguments.rank;
   FLOWK_RETURN_IF_ERROR(check_shape(0, rank, arguments.shape, is_empty));
   if (rank > 0 && arguments.axes == nullptr)
@@ -47,25 +73,24 @@ Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dty
   FLOWK_RETURN_IF_ERROR(check_no_self_overlap(arguments.dst_name, dst));
   FLOWK_RETURN_IF_ERROR(check_no_overlap(arguments.src_name, arguments.src, src, src_dtype.element_bytes,
                                          arguments.dst_name, arguments.dst, dst, dst_dtype.element_bytes));
-  shape->rank = rank;
+  request->src = arguments.src;
+  request->dst = arguments.dst;
+  IterationSpace& shape = request->shape;
+  shape.rank = rank;
   for (int d = 0; d < rank; ++d) {
-    shape->extents[d] = dst.extents[d];
-    shape->strides[src_operand][d] = src.strides[arguments.axes[d]];
-    shape->strides[dst_operand][d] = dst.strides[d];
+    shape.extents[d] = dst.extents[d];
+    shape.strides[src_operand][d] = src.strides[arguments.axes[d]];
+    shape.strides[dst_operand][d] = dst.strides[d];
   }
   return {};
 }
 
-flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, const PlanUse& use) {
+flowk_status call_permute(const PermuteArguments& arguments, const PermuteTypes& types, const PlanUse& use) {
   return check_plan_run<PermuteRequest>(
       use,
       [&](PermuteRequest* request, bool* is_empty) -> Status {
-        DtypeInfo info;
-        FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, &info));
-        request->src = arguments.src;
-        request->dst = arguments.dst;
-        request->element_bytes = info.element_bytes;
-        return check_permute(arguments, info, info, &request->shape, is_empty);
+        FLOWK_RETURN_IF_ERROR(check_permute_types(types, request));
+        return check_permute(arguments, types, request, is_empty);
       },
       [&](const PermuteRequest& request, const Device& device) -> Status {
         const PermutePlan* plan = nullptr;
@@ -79,6 +104,9 @@ flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, 
 
 namespace {
 
+// One type, under its name in the C ABI.
+PermuteTypes one_type(flowk_dtype dtype) { return {dtype, dtype, 1, "dtype", "dtype"}; }
+
 // A batch transpose is the permute (0, 2, 1); its extents have names of their own in a caller's error.
 constexpr int32_t batch_transpose_axes[3] = {0, 2, 1};
 
@@ -90,7 +118,7 @@ flowk_status batch_transpose(const void* src, void* dst, const int64_t (&shape)[
       return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", names[d],
                              static_cast<long long>(shape[d]))
           .code();
-  return call_permute({src, nullptr, dst, nullptr, 3, shape, batch_transpose_axes}, dtype, use);
+  return call_permute({src, nullptr, dst, nullptr, 3, shape, batch_transpose_axes}, one_type(dtype), use);
 }
 
 }  // namespace
@@ -113,13 +141,27 @@ flowk_status flowk_batch_transpose_explain(const void* src, void* dst, int64_t b
 flowk_status flowk_permute(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                            int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                            flowk_stream stream) {
-  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, stream);
+  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, one_type(dtype), stream);
 }
 
 flowk_status flowk_permute_explain(const void* src, const int64_t* src_strides, void* dst, const int64_t* dst_strides,
                                    int32_t rank, const int64_t* shape, const int32_t* axes, flowk_dtype dtype,
                                    char* text, size_t text_bytes) {
-  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, dtype, {text, text_bytes});
+  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, one_type(dtype), {text, text_bytes});
+}
+
+flowk_status flowk_permute_convert(const void* src, const int64_t* src_strides, flowk_dtype src_dtype, void* dst,
+                                   const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                   const int64_t* shape, const int32_t* axes, double scale, flowk_stream stream) {
+  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale}, stream);
+}
+
+flowk_status flowk_permute_convert_explain(const void* src, const int64_t* src_strides, flowk_dtype src_dtype,
+                                           void* dst, const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank,
+                                           const int64_t* shape, const int32_t* axes, double scale, char* text,
+                                           size_t text_bytes) {
+  return call_permute({src, src_strides, dst, dst_strides, rank, shape, axes}, {src_dtype, dst_dtype, scale},
+                      {text, text_bytes});
 }
 
 }  // extern "C"

@@ -19,22 +19,22 @@ struct PermuteArguments {
   const char* dst_name = "dst";
 };
 
-// The element types of a call, and what they are multiplied by.
+// The element types of a call, and what elements are multiplied by.
 struct PermuteTypes {
   flowk_dtype src, dst;
-  double scale;
-  DtypeInfo src_info = {}, dst_info = {};
-  bool is_plain_move() const { return permute::is_plain_move(src, dst, scale); }
+  double scale = 1;
+  const char* src_name = "src_dtype";
+  const char* dst_name = "dst_dtype";
 };
 
-// Checks the types, and fills src_info and dst_info.
-Status check_permute_types(PermuteTypes* types);
+// Checks the types, and fills the request's element_bytes and conversion.
+Status check_permute_types(const PermuteTypes& types, permute::PermuteRequest* request);
 
-// Checks all but the types, and fills `shape` as a request has it; or sets `is_empty` if there is nothing to do.
-Status check_permute(const PermuteArguments& arguments, const DtypeInfo& src_dtype, const DtypeInfo& dst_dtype,
-                     IterationSpace* shape, bool* is_empty);
+// Checks all but the types, and fills the rest of the request; or sets `is_empty` if there is nothing to do.
+Status check_permute(const PermuteArguments& arguments, const PermuteTypes& types, permute::PermuteRequest* request,
+                     bool* is_empty);
 
-// A permute of elements as they are.
-flowk_status call_permute(const PermuteArguments& arguments, flowk_dtype dtype, const PlanUse& use);
+// Checks, plans, and runs or explains.
+flowk_status call_permute(const PermuteArguments& arguments, const PermuteTypes& types, const PlanUse& use);
 
 }  // namespace flowk::api

@@ -38,7 +38,7 @@ ByteRange range_of(const Layout& layout, int64_t element_bytes) {
 
 ByteRange src_range_of(const ManyArguments& many, const PermuteTypes& types) {
   return range_of(layout_of(many.shared.rank, many.shared.shape, many.shared.src_strides),
-                  types.src_info.element_bytes);
+                  dtype_info(types.src).element_bytes);
 }
 
 // No dst overlaps another pair's dst or src. Tensors are taken in the order of their first bytes, and each is compared
@@ -50,7 +50,7 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   for (int d = 0; d < shared.rank; ++d) dst_extents[d] = shared.shape[shared.axes[d]];
   const Layout src = layout_of(shared.rank, shared.shape, shared.src_strides);
   const Layout dst = layout_of(shared.rank, dst_extents, shared.dst_strides);
-  const int64_t src_bytes = types.src_info.element_bytes, dst_bytes = types.dst_info.element_bytes;
+  const int64_t src_bytes = dtype_info(types.src).element_bytes, dst_bytes = dtype_info(types.dst).element_bytes;
   const ByteRange src_range = src_range_of(many, types), dst_range = range_of(dst, dst_bytes);
 
   // Tensor 2 i is dsts[i], tensor 2 i + 1 is srcs[i].
@@ -105,7 +105,9 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   return check(first_overlap / max_tensors, first_overlap % max_tensors);
 }
 
-Status check_many(const ManyArguments& many, const PermuteTypes& types, IterationSpace* shape, bool* is_empty) {
+// Fills all of the request but the pointers, which are those of some pair.
+Status check_many(const ManyArguments& many, const PermuteTypes& types, PermuteRequest* request, bool* is_empty) {
+  FLOWK_RETURN_IF_ERROR(check_permute_types(types, request));
   if (many.count < 0 || many.count > FLOWK_MAX_PAIRS)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "count = %d, must be in 0 ... %d", many.count,
                            FLOWK_MAX_PAIRS);
@@ -122,7 +124,7 @@ Status check_many(const ManyArguments& many, const PermuteTypes& types, Iteratio
     one.dst = many.dsts[i];
     one.src_name = src_name;
     one.dst_name = dst_name;
-    FLOWK_RETURN_IF_ERROR(check_permute(one, types.src_info, types.dst_info, shape, is_empty));
+    FLOWK_RETURN_IF_ERROR(check_permute(one, types, request, is_empty));
     if (*is_empty) return {};
   }
   return check_pairs_apart(many, types);
@@ -161,43 +163,31 @@ LaunchPairs take_pairs(const ManyArguments& many, int64_t src_begin, bool* taken
 
 // Plans one launch, and runs or explains it, or only checks it if `use` is null; one launch per pair if the plan does
 // not take them all.
-Status use_pairs(const ManyArguments& many, const PermuteTypes& types, const IterationSpace& shape,
-                 const LaunchPairs& pairs, const Device& device, PlanUse* use) {
-  const void* src = many.srcs[pairs.planned];
-  void* dst = many.dsts[pairs.planned];
+Status use_pairs(const ManyArguments& many, PermuteRequest request, const LaunchPairs& pairs, const Device& device,
+                 PlanUse* use) {
+  request.src = many.srcs[pairs.planned];
+  request.dst = many.dsts[pairs.planned];
   int64_t src_offsets[max_launch_pairs], dst_offsets[max_launch_pairs];
   for (int i = 0; i < pairs.count; ++i) {
     const auto distance = [](const void* to, const void* from) {  // of two allocations
       return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
     };
-    src_offsets[i] = distance(many.srcs[pairs.members[i]], src);
-    dst_offsets[i] = distance(many.dsts[pairs.members[i]], dst);
+    src_offsets[i] = distance(many.srcs[pairs.members[i]], request.src);
+    dst_offsets[i] = distance(many.dsts[pairs.members[i]], request.dst);
   }
   const auto one_by_one = [&]() -> Status {
     for (int i = 0; i < pairs.count; ++i)
-      FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape, {{pairs.members[i]}, 1, pairs.members[i]}, device, use));
+      FLOWK_RETURN_IF_ERROR(use_pairs(many, request, {{pairs.members[i]}, 1, pairs.members[i]}, device, use));
     return {};
   };
-  if (types.is_plain_move()) {
-    const PermuteRequest request = {src, dst, types.src_info.element_bytes, shape};
-    const PermutePlan* cached = nullptr;
-    FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &cached));
-    PermutePlan plan = *cached;
-    if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
-    FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.launch));
-    if (use == nullptr) return {};
-    if (!use->explains) return run_permute(plan, use->stream);
-    explain_permute(plan, request, use->text, use->text_bytes);
-  } else {
-    const PermuteConvertRequest request = {src, dst, types.src, types.dst, types.scale, shape};
-    PermuteConvertPlan plan;
-    FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &plan));
-    if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan.movement)) return one_by_one();
-    FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.movement.launch));
-    if (use == nullptr) return {};
-    if (!use->explains) return run_permute_convert(plan, use->stream);
-    explain_permute_convert(plan, request, use->text, use->text_bytes);
-  }
+  const PermutePlan* cached = nullptr;
+  FLOWK_RETURN_IF_ERROR(cached_plan(request, device, &cached));
+  PermutePlan plan = *cached;
+  if (!set_pairs(pairs.count, src_offsets, dst_offsets, &plan)) return one_by_one();
+  FLOWK_RETURN_IF_ERROR(check_grid("dsts", plan.launch));
+  if (use == nullptr) return {};
+  if (!use->explains) return run_permute(plan, use->stream);
+  explain_permute(plan, request, use->text, use->text_bytes);
   // The next launch's text follows.
   const size_t length = strnlen(use->text, use->text_bytes);
   use->text += length;
@@ -211,28 +201,23 @@ int64_t num_elements_of(const IterationSpace& shape) {
   return num_elements;
 }
 
-flowk_status permute_many(const ManyArguments& many, PermuteTypes types, const PlanUse& use) {
-  const Status checked = check_permute_types(&types);
-  if (!checked.ok()) return checked.code();
-  struct Shape {
-    IterationSpace space{2};
-  };
-  return check_plan_run<Shape>(
-      use, [&](Shape* shape, bool* is_empty) { return check_many(many, types, &shape->space, is_empty); },
-      [&](const Shape& shape, const Device& device) -> Status {
+flowk_status permute_many(const ManyArguments& many, const PermuteTypes& types, const PlanUse& use) {
+  return check_plan_run<PermuteRequest>(
+      use, [&](PermuteRequest* request, bool* is_empty) { return check_many(many, types, request, is_empty); },
+      [&](const PermuteRequest& request, const Device& device) -> Status {
         const int64_t src_begin = src_range_of(many, types).begin;
         const auto use_all = [&](PlanUse* rest) -> Status {
           bool taken[FLOWK_MAX_PAIRS] = {};
           for (int num_taken = 0; num_taken < many.count;) {
             const LaunchPairs pairs = take_pairs(many, src_begin, taken);
-            FLOWK_RETURN_IF_ERROR(use_pairs(many, types, shape.space, pairs, device, rest));
+            FLOWK_RETURN_IF_ERROR(use_pairs(many, request, pairs, device, rest));
             num_taken += pairs.count;
           }
           return {};
         };
         // A later launch may need more blocks than the first: all are checked before the first runs. A block moves an
         // element or more.
-        if (num_elements_of(shape.space) > max_grid_blocks) FLOWK_RETURN_IF_ERROR(use_all(nullptr));
+        if (num_elements_of(request.shape) > max_grid_blocks) FLOWK_RETURN_IF_ERROR(use_all(nullptr));
         PlanUse rest = use;
         return use_all(&rest);
       });

@@ -50,14 +50,13 @@ std::vector<Trial> find_trials(const PermuteProblem& problem, const Device& devi
   return trials;
 }
 
-// Times the trials in turn. `run` enqueues a plan.
-template <class Run>
-Status time_trials(const Run& run, flowk_stream stream, std::vector<Trial>* trials) {
+// Times the trials in turn.
+Status time_trials(flowk_stream stream, std::vector<Trial>* trials) {
   Stopwatch stopwatch;
   FLOWK_RETURN_IF_ERROR(stopwatch.open(stream));
   const auto time_calls = [&](const Trial& trial, int num_calls, double* us) -> Status {
     FLOWK_RETURN_IF_ERROR(stopwatch.start());
-    for (int i = 0; i < num_calls; ++i) FLOWK_RETURN_IF_ERROR(run(trial.plan));
+    for (int i = 0; i < num_calls; ++i) FLOWK_RETURN_IF_ERROR(run_permute(trial.plan, stream));
     FLOWK_RETURN_IF_ERROR(stopwatch.stop(us));
     *us /= num_calls;
     return {};
@@ -77,12 +76,13 @@ Status time_trials(const Run& run, flowk_stream stream, std::vector<Trial>* tria
 }
 
 // Measures, and remembers the fastest plan.
-template <class Run>
-Status tune(const PermuteProblem& problem, const Device& device, int32_t max_trials, flowk_stream stream,
-            const Run& run, MeasuredTile* measured) {
+Status tune(const PermuteRequest& request, const Device& device, int32_t max_trials, flowk_stream stream,
+            MeasuredTile* measured) {
+  PermuteProblem problem;
+  make_problem(request, &problem);
   std::vector<Trial> trials = find_trials(problem, device, max_trials);
   for (const Trial& trial : trials) FLOWK_RETURN_IF_ERROR(check_grid("dst", trial.plan.launch));
-  FLOWK_RETURN_IF_ERROR(time_trials(run, stream, &trials));
+  FLOWK_RETURN_IF_ERROR(time_trials(stream, &trials));
   const Trial& own = trials.front();
   const Trial* fastest = &*std::min_element(trials.begin(), trials.end(),
                                             [](const Trial& a, const Trial& b) { return a.median_us < b.median_us; });
@@ -95,57 +95,23 @@ Status tune(const PermuteProblem& problem, const Device& device, int32_t max_tri
   return {};
 }
 
-Status tune_request(const PermuteRequest& request, const Device& device, int32_t max_trials, flowk_stream stream,
-                    MeasuredTile* measured) {
-  PermuteProblem problem;
-  make_problem(request, &problem);
-  const auto run = [&](const PermutePlan& plan) { return run_permute(plan, stream); };
-  return tune(problem, device, max_trials, stream, run, measured);
-}
-
-Status tune_request(const PermuteConvertRequest& request, const Device& device, int32_t max_trials, flowk_stream stream,
-                    MeasuredTile* measured) {
-  PermuteProblem problem;
-  make_convert_problem(request, &problem);
-  PermuteConvertPlan whole{{}, conversion_of(request), problem.dst_unit_bytes, problem.in_double};
-  const auto run = [&](const PermutePlan& plan) {
-    whole.movement = plan;
-    return run_permute_convert(whole, stream);
-  };
-  return tune(problem, device, max_trials, stream, run, measured);
-}
-
 Status check_trials(int32_t max_trials) {
   constexpr int32_t max = 4096;
   if (max_trials >= 1 && max_trials <= max) return {};
   return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "max_trials = %d, must be in 1 ... %d", max_trials, max);
 }
 
-void set_types(const PermuteTypes& types, PermuteRequest* request) {
-  request->element_bytes = types.src_info.element_bytes;
-}
-
-void set_types(const PermuteTypes& types, PermuteConvertRequest* request) {
-  request->src_dtype = types.src;
-  request->dst_dtype = types.dst;
-  request->scale = types.scale;
-}
-
-template <class Request>
-flowk_status check_and_tune(const PermuteArguments& arguments, PermuteTypes types, int32_t max_trials,
+flowk_status check_and_tune(const PermuteArguments& arguments, const PermuteTypes& types, int32_t max_trials,
                             flowk_stream stream, MeasuredTile* measured) {
-  return check_plan_run<Request>(
+  return check_plan_run<PermuteRequest>(
       stream,
-      [&](Request* request, bool* is_empty) -> Status {
-        FLOWK_RETURN_IF_ERROR(check_permute_types(&types));
+      [&](PermuteRequest* request, bool* is_empty) -> Status {
+        FLOWK_RETURN_IF_ERROR(check_permute_types(types, request));
         FLOWK_RETURN_IF_ERROR(check_trials(max_trials));
-        request->src = arguments.src;
-        request->dst = arguments.dst;
-        set_types(types, request);
-        return check_permute(arguments, types.src_info, types.dst_info, &request->shape, is_empty);
+        return check_permute(arguments, types, request, is_empty);
       },
-      [&](const Request& request, const Device& device) {
-        return tune_request(request, device, max_trials, stream, measured);
+      [&](const PermuteRequest& request, const Device& device) {
+        return tune(request, device, max_trials, stream, measured);
       });
 }
 
@@ -178,13 +144,9 @@ flowk_status flowk_permute_tune(const void* src, const int64_t* src_strides, flo
                                 const int64_t* dst_strides, flowk_dtype dst_dtype, int32_t rank, const int64_t* shape,
                                 const int32_t* axes, double scale, int32_t max_trials, double* modelled_us,
                                 double* measured_us, flowk_stream stream) {
-  const PermuteArguments arguments{src, src_strides, dst, dst_strides, rank, shape, axes};
-  const PermuteTypes types{src_dtype, dst_dtype, scale};
   flowk::permute::MeasuredTile measured;
-  const flowk_status status =
-      types.is_plain_move()
-          ? check_and_tune<flowk::permute::PermuteRequest>(arguments, types, max_trials, stream, &measured)
-          : check_and_tune<flowk::permute::PermuteConvertRequest>(arguments, types, max_trials, stream, &measured);
+  const flowk_status status = check_and_tune({src, src_strides, dst, dst_strides, rank, shape, axes},
+                                             {src_dtype, dst_dtype, scale}, max_trials, stream, &measured);
   if (status != FLOWK_STATUS_SUCCESS) return status;
   if (modelled_us != nullptr) *modelled_us = measured.modelled_us;
   if (measured_us != nullptr) *measured_us = measured.measured_us;

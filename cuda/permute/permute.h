@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permute: what a call asks for (PermuteRequest, PermuteConvertRequest), how it will be done (PermutePlan), planning,
-// running and explaining. Planning is pure host logic: no CUDA call, no allocation.
+// Permute: what a call asks for (PermuteRequest), how it will be done (PermutePlan), planning, running and explaining.
+// Planning is pure host logic: no CUDA call, no allocation.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 #include "core/conversion.h"
@@ -25,17 +26,8 @@ constexpr int src_operand = 1;
 struct PermuteRequest {
   const void* src = nullptr;
   void* dst = nullptr;
-  int32_t element_bytes = 0;  // 1, 2, 4, 8 or 16
-  IterationSpace shape{2};
-};
-
-// A checked call that converts, between two types that is_convertible() takes.
-struct PermuteConvertRequest {
-  const void* src = nullptr;
-  void* dst = nullptr;
-  flowk_dtype src_dtype = FLOWK_FLOAT32;
-  flowk_dtype dst_dtype = FLOWK_FLOAT32;
-  double scale = 1;
+  int32_t element_bytes = 0;             // 1, 2, 4, 8 or 16; of src if elements are converted
+  std::optional<Conversion> conversion;  // none: elements are moved as they are
   IterationSpace shape{2};
 };
 
@@ -104,7 +96,9 @@ struct MeasuredTile {
 };
 
 struct PermutePlan {
-  int32_t unit_bytes = 0;  // the element or unit that the kernel moves; with a conversion of src
+  int32_t unit_bytes = 0;      // the unit that the kernel moves, or the element of src that it converts
+  int32_t dst_unit_bytes = 0;  // the same unless elements are converted
+  std::optional<Conversion> conversion;
   LaunchConfig launch;
   PermuteMechanism mechanism;
   MeasuredTile measured;  // all 0 but the choices if the plan is not measured
@@ -140,22 +134,12 @@ inline float PermutePlan::predicted_cost() const {
       mechanism);
 }
 
-struct PermuteConvertPlan {
-  PermutePlan movement;
-  Conversion conversion;
-  int32_t dst_unit_bytes = 0;
-  bool in_double = false;  // computed in double; otherwise in float
-  friend bool operator==(const PermuteConvertPlan&, const PermuteConvertPlan&) = default;
-};
-
 // Chooses the mechanism and its parameters. Never fails: every checked request has a plan.
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
-void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
-// The same plans, or the measured ones, from the thread's plan cache, which is much faster than planning a tile.
+// The same plan, or the measured one, from the thread's plan cache, which is much faster than planning a tile.
 // `*plan` holds until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded.
 Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan);
-Status cached_plan(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan);
 
 // Lets the plan move several pairs of tensors. The offsets are in bytes from the pointers of its request. False, with
 // the plan unchanged, if it has too many dimensions or blocks.
@@ -163,12 +147,9 @@ bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_off
 
 // Enqueues the plan.
 Status run_permute(const PermutePlan& plan, flowk_stream stream);
-Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream);
 
 // Writes the plan in words; as flowk_permute_explain() and flowk_permute_convert_explain().
 void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes);
-void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConvertRequest& request, char* text,
-                             size_t text_bytes);
 
 // Bool, the integers to 32 bits and the real floats.
 bool is_convertible(flowk_dtype dtype);
@@ -177,7 +158,7 @@ bool is_convertible(flowk_dtype dtype);
 // unscaled.
 bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
-// Is the product of the two types computed in double? If a type is float64 or an integer of 32 bits.
-bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype);
+// The conversion of a call that does more than move bits, between two types that is_convertible() takes.
+Conversion conversion_of(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
 }  // namespace flowk::permute

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_permute_convert(): from a plan to the launch of its kernel. Apart from permute_run.cu so that the two compile at
-// once.
+// run_permute_convert(): from a plan to the launch of its kernel.
 //
 // Pairs of sizes that people convert between have kernels of their own. A pair that has none for a mechanism shares one
 // kernel, which decides sizes and types at run time.
@@ -12,41 +11,41 @@
 #include "permute/kernels/copy_rows.cuh"
 #include "permute/kernels/general_tile.cuh"
 #include "permute/kernels/strided_tile.cuh"
-#include "permute/permute.h"
+#include "permute/permute_convert_run.h"
 
 namespace flowk::permute {
 namespace {
 
-Status no_kernel(const PermuteConvertPlan& plan) {
+Status no_kernel(const PermutePlan& plan) {
   return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "%s has no kernel for elements of %d to %d bytes, computed in %s",
-                         permute_kernel_name(plan.movement.kernel()), plan.movement.unit_bytes, plan.dst_unit_bytes,
-                         plan.in_double ? "float64" : "float32");
+                         permute_kernel_name(plan.kernel()), plan.unit_bytes, plan.dst_unit_bytes,
+                         plan.conversion->in_double ? "float64" : "float32");
 }
 
-AnyConverted any_converted(const PermuteConvertPlan& plan) {
+AnyConverted any_converted(const PermutePlan& plan) {
   const auto log2 = [](int32_t bytes) { return bytes == 8 ? 3 : bytes >> 1; };
-  return {plan.conversion, log2(plan.movement.unit_bytes), log2(plan.dst_unit_bytes), plan.in_double};
+  return {*plan.conversion, log2(plan.unit_bytes), log2(plan.dst_unit_bytes)};
 }
 
 // Launches a kernel that is compiled for the pair Elements.
 template <class Elements, class Kernel, class Chosen>
-Status launch_own(Kernel* kernel, const PermuteConvertPlan& plan, const Chosen& chosen, flowk_stream stream) {
-  return launch(kernel, plan.movement.launch, stream, chosen.params, Elements{plan.conversion});
+Status launch_own(Kernel* kernel, const PermutePlan& plan, const Chosen& chosen, flowk_stream stream) {
+  return launch(kernel, plan.launch, stream, chosen.params, Elements{*plan.conversion});
 }
 
 template <class Elements>
-std::optional<Status> run_own_aligned_tile(const PermuteConvertPlan& plan, flowk_stream stream) {
-  const auto* tile = std::get_if<AlignedTile>(&plan.movement.mechanism);
+std::optional<Status> run_own_aligned_tile(const PermutePlan& plan, flowk_stream stream) {
+  const auto* tile = std::get_if<AlignedTile>(&plan.mechanism);
   if (tile == nullptr) return std::nullopt;
   return launch_own<Elements>(aligned_tile<Elements, false>, plan, *tile, stream);
 }
 
 // Runs the kernel that the pair has for the plan's mechanism, if it has one.
 template <int kSrcBytes, int kDstBytes>
-std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream stream) {
+std::optional<Status> run_own(const PermutePlan& plan, flowk_stream stream) {
   using Elements = Converted<kSrcBytes, kDstBytes, float>;
-  if (plan.in_double) return std::nullopt;
-  const auto& mechanism = plan.movement.mechanism;
+  if (plan.conversion->in_double) return std::nullopt;
+  const auto& mechanism = plan.mechanism;
   const auto run = [&](auto* kernel, const auto& chosen) { return launch_own<Elements>(kernel, plan, chosen, stream); };
   if constexpr (converts_aligned_tiles(kSrcBytes, kDstBytes, false)) {
     if (const auto status = run_own_aligned_tile<Elements>(plan, stream)) return status;
@@ -72,8 +71,8 @@ std::optional<Status> run_own(const PermuteConvertPlan& plan, flowk_stream strea
   return std::nullopt;
 }
 
-std::optional<Status> run_pair(const PermuteConvertPlan& plan, flowk_stream stream) {
-  switch (plan.movement.unit_bytes << 4 | plan.dst_unit_bytes) {
+std::optional<Status> run_pair(const PermutePlan& plan, flowk_stream stream) {
+  switch (plan.unit_bytes << 4 | plan.dst_unit_bytes) {
     case 0x11: return run_own<1, 1>(plan, stream);
     case 0x12: return run_own<1, 2>(plan, stream);
     case 0x14: return run_own<1, 4>(plan, stream);
@@ -90,12 +89,12 @@ std::optional<Status> run_pair(const PermuteConvertPlan& plan, flowk_stream stre
 
 }  // namespace
 
-Status run_permute_convert(const PermuteConvertPlan& plan, flowk_stream stream) {
+Status run_permute_convert(const PermutePlan& plan, flowk_stream stream) {
   if (const std::optional<Status> status = run_pair(plan, stream)) return *status;
   const auto run = [&](auto* kernel, const auto& chosen) {
-    return launch(kernel, plan.movement.launch, stream, chosen.params, any_converted(plan));
+    return launch(kernel, plan.launch, stream, chosen.params, any_converted(plan));
   };
-  const auto& mechanism = plan.movement.mechanism;
+  const auto& mechanism = plan.mechanism;
   if (const auto* rows = std::get_if<CopyRows>(&mechanism)) return run(copy_rows<AnyConverted, any_rank>, *rows);
   if (const auto* tile = std::get_if<StridedTile>(&mechanism)) return run(strided_tile<AnyConverted>, *tile);
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<AnyConverted, true>, *tile);

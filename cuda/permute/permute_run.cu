@@ -8,6 +8,7 @@
 #include "permute/kernels/general_tile.cuh"
 #include "permute/kernels/strided_tile.cuh"
 #include "permute/permute.h"
+#include "permute/permute_convert_run.h"
 
 namespace flowk::permute {
 namespace {
@@ -79,6 +80,7 @@ struct Run {
 }  // namespace
 
 Status run_permute(const PermutePlan& plan, flowk_stream stream) {
+  if (plan.conversion) return run_permute_convert(plan, stream);
   switch (plan.unit_bytes) {
     case 1: return std::visit(Run<1>{plan.launch, stream}, plan.mechanism);
     case 2: return std::visit(Run<2>{plan.launch, stream}, plan.mechanism);

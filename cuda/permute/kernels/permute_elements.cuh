@@ -149,7 +149,6 @@ struct AnyConverted {
   Conversion conversion;
   int32_t log2_src_bytes;
   int32_t log2_dst_bytes;
-  bool in_double;
 
   template <class Visit>
   __device__ __forceinline__ void visit_src_size(const Visit& visit) const {
@@ -163,7 +162,7 @@ struct AnyConverted {
       visit_size(log2_dst_bytes, [&](auto dst_bytes) {
         constexpr int src = decltype(src_bytes)::value, dst = decltype(dst_bytes)::value;
         if constexpr (src <= 4 && dst <= 4) {
-          if (!in_double) return visit_converted(Converted<src, dst, float>{conversion});
+          if (!conversion.in_double) return visit_converted(Converted<src, dst, float>{conversion});
         }
         if constexpr (src >= 4 || dst >= 4) visit_converted(Converted<src, dst, double>{conversion});
       });
@@ -181,8 +180,8 @@ struct AnyConverted {
     });
 #pragma unroll
     for (int i = 0; i < kN; ++i)
-      values[i] = in_double ? values[i] * conversion.double_scale
-                            : static_cast<double>(static_cast<float>(values[i]) * conversion.float_scale);
+      values[i] = conversion.in_double ? values[i] * conversion.double_scale
+                                       : static_cast<double>(static_cast<float>(values[i]) * conversion.float_scale);
   }
 
   // Converts one element from `src` in shared memory to `dst`.

@@ -22,8 +22,8 @@ struct ChannelDims {
 };
 
 bool has_kernels(const PermuteProblem& problem, const ChannelDims& dims) {
-  return !problem.is_converted || (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double) &&
-                                   problem.extents[dims.channels] >= min_converted_channels);
+  return !problem.is_converted() || (converts_channels(dims.planar_bytes, dims.pixel_bytes, problem.in_double()) &&
+                                     problem.extents[dims.channels] >= min_converted_channels);
 }
 
 bool is_few(int64_t extent) { return extent >= min_channels && extent <= max_channels; }
@@ -113,14 +113,14 @@ bool plan_channels(const PermuteProblem& problem, const Device& device, PermuteP
   const int64_t tile_shared_bytes = pixel_step + line_bytes;
   params.num_tiles = static_cast<uint32_t>(num_blocks);
   params.tile_shared_vectors = static_cast<uint32_t>(tile_shared_bytes / vector_bytes);
-  if (!problem.is_converted && num_threads < min_channel_block_threads && (num_threads & (num_threads - 1)) == 0) {
+  if (!problem.is_converted() && num_threads < min_channel_block_threads && (num_threads & (num_threads - 1)) == 0) {
     params.tiles_per_block = static_cast<uint32_t>(min_channel_block_threads / num_threads);
     params.thread_bits = num_threads == 32 ? 5 : 6;
   }
   Channels& channels = plan->mechanism.emplace<Channels>();
   channels.params = params;
   channels.interleaves = dims.interleaves;
-  plan->unit_bytes = problem.unit_bytes;
+  set_units(problem, plan);
   const int64_t tiles_per_block = params.tiles_per_block;
   plan->launch = {ceil_div(num_blocks, tiles_per_block), static_cast<int32_t>(num_threads * tiles_per_block),
                   static_cast<int32_t>(tile_shared_bytes * tiles_per_block)};

@@ -37,7 +37,7 @@ Mechanism& set_rows(const PermuteProblem& problem, const Device& device, int64_t
   copy.num_items = num_rows * items_per_row;
   copy.row_items = {Divider(static_cast<uint32_t>(items_per_row)), items_per_row};
   copy.wide_index = copy.num_items >= (int64_t{1} << 31);
-  plan->unit_bytes = problem.unit_bytes;
+  set_units(problem, plan);
   plan->launch = {ceil_div(copy.num_items, copy_threads), copy_threads, 0};
   plan->launch.uses_pdl = device.runs_pdl();
   return rows;
@@ -60,13 +60,13 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
   const int last = problem.rank - 1;
   const int64_t src_stride = problem.rank > 0 ? problem.src_strides[last] : problem.unit_bytes;
   const int64_t dst_stride = problem.rank > 0 ? problem.dst_strides[last] : problem.dst_unit_bytes;
-  const bool is_reversed = !problem.is_converted && dst_stride == -int64_t{problem.unit_bytes};
+  const bool is_reversed = !problem.is_converted() && dst_stride == -int64_t{problem.unit_bytes};
   if (src_stride != problem.unit_bytes || (dst_stride != problem.dst_unit_bytes && !is_reversed)) return false;
 
   const int64_t row_units = problem.rank > 0 ? problem.extents[last] : 1;
   const int64_t row_bytes = problem.bytes_of(row_units);
   const bool is_one_run = problem.rank <= 1 && !is_reversed;
-  const bool is_shifted = !problem.is_converted && (is_reversed || problem.unit_bytes < vector_bytes);
+  const bool is_shifted = !problem.is_converted() && (is_reversed || problem.unit_bytes < vector_bytes);
   if (!is_one_run && row_bytes < (is_shifted ? min_shifted_row_bytes : min_row_bytes_of(problem.rank))) return false;
 
   // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
@@ -76,9 +76,9 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
     rows.is_reversed = is_reversed;
     if (is_reversed) rows.params.dst -= rows.params.row_bytes - problem.unit_bytes;
   } else {
-    set_rows<CopyRows>(problem, device, problem.is_converted ? packs_per_row(problem) : row_units, plan);
+    set_rows<CopyRows>(problem, device, problem.is_converted() ? packs_per_row(problem) : row_units, plan);
     // One run stays a plain launch: it is the copy that all others are measured by.
-    if (!problem.is_converted && is_one_run) plan->launch.uses_pdl = false;
+    if (!problem.is_converted() && is_one_run) plan->launch.uses_pdl = false;
   }
   return true;
 }

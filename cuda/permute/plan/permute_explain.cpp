@@ -52,11 +52,21 @@ void add_channels(const ChannelParams& params, int32_t num_threads, TextWriter* 
               static_cast<long long>(params.plane_vectors * vector_bytes));
 }
 
-// `conversion` is a line, or empty.
-void explain(const PermutePlan& plan, const PermuteProblem& problem, const char* conversion, char* text,
-             size_t text_bytes) {
+}  // namespace
+
+const char* permute_kernel_name(PermuteKernel kernel) { return text_of(kernel, names); }
+
+void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes) {
+  PermuteProblem problem;
+  make_problem(request, &problem);
   TextWriter writer{text, text_bytes};
-  writer.add("%s: %s\n%s", permute_kernel_name(plan.kernel()), text_of(plan.kernel(), reasons), conversion);
+  writer.add("%s: %s\n", permute_kernel_name(plan.kernel()), text_of(plan.kernel(), reasons));
+  if (const auto& conversion = plan.conversion) {
+    writer.add("  converts %s to %s, computed in %s", dtype_info(conversion->src_dtype).name,
+               dtype_info(conversion->dst_dtype).name, conversion->in_double ? "float64" : "float32");
+    if (conversion->double_scale != 1) writer.add(", times %g", conversion->double_scale);
+    writer.add("\n");
+  }
   writer.add("  simplified: dst order ");
   writer.add_list(problem.extents, problem.rank);
   writer.add(" of %d-byte units", problem.unit_bytes);
@@ -81,29 +91,6 @@ void explain(const PermutePlan& plan, const PermuteProblem& problem, const char*
   if (plan.measured.measured_us > 0)
     writer.add("  measured: %.2f us; the plan that the model chooses: %.2f us\n", plan.measured.measured_us,
                plan.measured.modelled_us);
-}
-
-}  // namespace
-
-const char* permute_kernel_name(PermuteKernel kernel) { return text_of(kernel, names); }
-
-void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes) {
-  PermuteProblem problem;
-  make_problem(request, &problem);
-  explain(plan, problem, "", text, text_bytes);
-}
-
-void explain_permute_convert(const PermuteConvertPlan& plan, const PermuteConvertRequest& request, char* text,
-                             size_t text_bytes) {
-  PermuteProblem problem;
-  make_convert_problem(request, &problem);
-  char line[128];
-  TextWriter writer{line, sizeof(line)};
-  writer.add("  converts %s to %s, computed in %s", dtype_info(request.src_dtype).name,
-             dtype_info(request.dst_dtype).name, plan.in_double ? "float64" : "float32");
-  if (request.scale != 1) writer.add(", times %g", request.scale);
-  writer.add("\n");
-  explain(plan.movement, problem, line, text, text_bytes);
 }
 
 }  // namespace flowk::permute

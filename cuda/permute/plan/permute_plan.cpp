@@ -16,15 +16,6 @@ void plan_permute(const PermuteRequest& request, const Device& device, PermutePl
   plan_problem(problem, device, plan);
 }
 
-void plan_permute_convert(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
-  PermuteProblem problem;
-  make_convert_problem(request, &problem);
-  plan_problem(problem, device, &plan->movement);
-  plan->conversion = conversion_of(request);
-  plan->dst_unit_bytes = problem.dst_unit_bytes;
-  plan->in_double = problem.in_double;
-}
-
 bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan) {
   if (num_pairs == 1) return true;
   return std::visit(

@@ -18,7 +18,7 @@ PlanKey::PlanKey(const PermuteProblem& problem, const Device& device) {
   };
   uint64_t numbers = 0;
   for (const int64_t number : {int64_t{problem.unit_bytes}, int64_t{problem.dst_unit_bytes},
-                               int64_t{problem.is_converted << 1 | problem.in_double}, int64_t{problem.rank},
+                               int64_t{problem.is_converted() << 1 | problem.in_double()}, int64_t{problem.rank},
                                static_cast<int64_t>(reinterpret_cast<uintptr_t>(problem.src) % line_bytes),
                                static_cast<int64_t>(reinterpret_cast<uintptr_t>(problem.dst) % line_bytes)})
     numbers = numbers << 8 | static_cast<uint64_t>(number);
@@ -58,6 +58,7 @@ const PermutePlan* PlanCache::find(const PermuteProblem& problem, const Device& 
         entry.plan.mechanism);
     entry.src = problem.src;
     entry.dst = problem.dst;
+    entry.plan.conversion = problem.conversion;
     return &entry.plan;
   }
   return nullptr;
@@ -88,31 +89,18 @@ void plan_as_measured(const PermuteProblem& problem, const Device& device, Permu
   plan->measured = measured;
 }
 
-Status cached_plan_of(const PermuteProblem& problem, const Device& device, const PermutePlan** plan) {
+}  // namespace
+
+Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan) {
   static thread_local PlanCache cache;
+  PermuteProblem problem;
+  make_problem(request, &problem);
   *plan = cache.find(problem, device);
   if (*plan != nullptr) return {};
   FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
   PermutePlan* added = cache.add(problem, device);
   plan_as_measured(problem, device, added);
   *plan = added;
-  return {};
-}
-
-}  // namespace
-
-Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan) {
-  PermuteProblem problem;
-  make_problem(request, &problem);
-  return cached_plan_of(problem, device, plan);
-}
-
-Status cached_plan(const PermuteConvertRequest& request, const Device& device, PermuteConvertPlan* plan) {
-  PermuteProblem problem;
-  make_convert_problem(request, &problem);
-  const PermutePlan* movement = nullptr;
-  FLOWK_RETURN_IF_ERROR(cached_plan_of(problem, device, &movement));
-  *plan = {*movement, conversion_of(request), problem.dst_unit_bytes, problem.in_double};
   return {};
 }
 

@@ -10,7 +10,7 @@ class PlanCache {
  public:
   static constexpr int capacity = 32;
 
-  // The plan of an equal problem, with this problem's pointers; null if the cache has none.
+  // The plan of an equal problem, with this problem's pointers, types and scale; null if the cache has none.
   const PermutePlan* find(const PermuteProblem& problem, const Device& device);
 
   // Where to put the plan of a problem that find() did not find. It replaces the oldest.

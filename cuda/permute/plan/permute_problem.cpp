@@ -37,11 +37,24 @@ void set_shape(const IterationSpace& shape, const void* src, void* dst, PermuteP
   }
 }
 
-bool is_integer(flowk_dtype dtype) { return dtype >= FLOWK_INT8 && dtype <= FLOWK_UINT64; }
+// Units are elements.
+void make_convert_problem(const PermuteRequest& request, PermuteProblem* problem) {
+  IterationSpace shape = request.shape;
+  simplify(&shape, src_operand);
+  if (shape.rank == 0) {  // one element: a row of one
+    shape.rank = 1;
+    shape.extents[0] = shape.strides[src_operand][0] = shape.strides[dst_operand][0] = 1;
+  }
+  problem->unit_bytes = request.element_bytes;
+  problem->dst_unit_bytes = dtype_info(request.conversion->dst_dtype).element_bytes;
+  problem->conversion = request.conversion;
+  problem->has_aligned_tile =
+      converts_aligned_tiles(problem->unit_bytes, problem->dst_unit_bytes, problem->in_double());
+  set_shape(shape, request.src, request.dst, problem);
+}
 
-}  // namespace
-
-void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
+// Units are as wide as they can be.
+void make_move_problem(const PermuteRequest& request, PermuteProblem* problem) {
   IterationSpace shape = request.shape;
   simplify(&shape, src_operand);
   problem->unit_bytes = request.element_bytes;
@@ -68,19 +81,15 @@ void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
   problem->dst_unit_bytes = problem->unit_bytes;
 }
 
-void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem) {
-  IterationSpace shape = request.shape;
-  simplify(&shape, src_operand);
-  if (shape.rank == 0) {  // one element: a row of one
-    shape.rank = 1;
-    shape.extents[0] = shape.strides[src_operand][0] = shape.strides[dst_operand][0] = 1;
-  }
-  problem->unit_bytes = dtype_info(request.src_dtype).element_bytes;
-  problem->dst_unit_bytes = dtype_info(request.dst_dtype).element_bytes;
-  problem->is_converted = true;
-  problem->in_double = computes_in_double(request.src_dtype, request.dst_dtype);
-  problem->has_aligned_tile = converts_aligned_tiles(problem->unit_bytes, problem->dst_unit_bytes, problem->in_double);
-  set_shape(shape, request.src, request.dst, problem);
+bool is_integer(flowk_dtype dtype) { return dtype >= FLOWK_INT8 && dtype <= FLOWK_UINT64; }
+
+}  // namespace
+
+void make_problem(const PermuteRequest& request, PermuteProblem* problem) {
+  if (request.conversion)
+    make_convert_problem(request, problem);
+  else
+    make_move_problem(request, problem);
 }
 
 bool is_convertible(flowk_dtype dtype) {
@@ -93,17 +102,16 @@ bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale) {
                                     dtype_info(src_dtype).element_bytes == dtype_info(dst_dtype).element_bytes);
 }
 
-bool computes_in_double(flowk_dtype src_dtype, flowk_dtype dst_dtype) {
+Conversion conversion_of(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale) {
   const auto is_wide = [](flowk_dtype dtype) {
     return dtype == FLOWK_FLOAT64 || dtype == FLOWK_INT32 || dtype == FLOWK_UINT32;
   };
-  return is_wide(src_dtype) || is_wide(dst_dtype);
-}
-
-Conversion conversion_of(const PermuteConvertRequest& request) {
-  return {request.src_dtype, request.dst_dtype,
-          request.scale == 1 && is_integer(request.src_dtype) && is_integer(request.dst_dtype),
-          static_cast<float>(request.scale), request.scale};
+  return {src_dtype,
+          dst_dtype,
+          scale == 1 && is_integer(src_dtype) && is_integer(dst_dtype),
+          is_wide(src_dtype) || is_wide(dst_dtype),
+          static_cast<float>(scale),
+          scale};
 }
 
 }  // namespace flowk::permute

@@ -11,8 +11,7 @@ namespace flowk::permute {
 struct PermuteProblem {
   int32_t unit_bytes = 0;      // of src
   int32_t dst_unit_bytes = 0;  // the same unless elements are converted
-  bool is_converted = false;
-  bool in_double = false;        // the conversion
+  std::optional<Conversion> conversion;
   bool has_aligned_tile = true;  // aligned_tile has a kernel for the conversion
   int rank = 0;                  // dimensions in the order of dst, outermost first
   int64_t extents[max_rank];
@@ -22,18 +21,24 @@ struct PermuteProblem {
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
 
+  bool is_converted() const { return conversion.has_value(); }
+  bool in_double() const { return conversion && conversion->in_double; }
+
   // Bytes of a number of units, as the mean of src and dst: what a copy would read.
   int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
-// Simplifies the request. Units are half a complex number if a pointer is not aligned to a whole one, and the widest
-// (to 16 bytes) that extents, strides and pointers allow if the last dimension stays last.
+// Simplifies the request. Units of a conversion are elements. Others are half a complex number if a pointer is not
+// aligned to a whole one, and the widest (to 16 bytes) that extents, strides and pointers allow if the last dimension
+// stays last.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
-// The same for a call that converts: units are elements.
-void make_convert_problem(const PermuteConvertRequest& request, PermuteProblem* problem);
-
-Conversion conversion_of(const PermuteConvertRequest& request);
+// Every mechanism sets these fields of its plan.
+inline void set_units(const PermuteProblem& problem, PermutePlan* plan) {
+  plan->unit_bytes = problem.unit_bytes;
+  plan->dst_unit_bytes = problem.dst_unit_bytes;
+  plan->conversion = problem.conversion;
+}
 
 // Chooses the mechanism; permute_plan.cpp.
 void plan_problem(const PermuteProblem& problem, const Device& device, PermutePlan* plan);

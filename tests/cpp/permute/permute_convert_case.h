@@ -21,7 +21,8 @@ inline constexpr TypePair type_pairs[] = {
 };
 
 // The request over pointers to the elements with all indices 0.
-inline flowk::permute::PermuteConvertRequest make_convert_request(const PermuteCase& row, const TypePair& types,
-                                                                  double scale, const void* src, void* dst) {
-  return {src, dst, types.src, types.dst, scale, make_request(row, src, dst).shape};
+inline flowk::permute::PermuteRequest make_convert_request(const PermuteCase& row, const TypePair& types, double scale,
+                                                           const void* src, void* dst) {
+  return {src, dst, flowk::permute::dtype_info(types.src).element_bytes,
+          flowk::permute::conversion_of(types.src, types.dst, scale), make_request(row, src, dst).shape};
 }

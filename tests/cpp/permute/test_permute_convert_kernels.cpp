@@ -88,20 +88,19 @@ struct Reached {
   bool rows = false, wide_rows = false, aligned_tile = false, even_tile = false, table_tile = false,
        strided_tile = false, halo = false, joined_rows = false, interleave = false, deinterleave = false;
 
-  void add(const PermuteConvertPlan& plan) {
-    const PermutePlan& movement = plan.movement;
-    if (const CopyParams* copy = movement.copy()) (copy->wide_index ? wide_rows : rows) = true;
-    if (const auto* planes = std::get_if<Channels>(&movement.mechanism))
+  void add(const PermutePlan& plan) {
+    if (const CopyParams* copy = plan.copy()) (copy->wide_index ? wide_rows : rows) = true;
+    if (const auto* planes = std::get_if<Channels>(&plan.mechanism))
       (planes->interleaves ? interleave : deinterleave) = true;
-    if (const auto* tile = std::get_if<AlignedTile>(&movement.mechanism)) {
+    if (const auto* tile = std::get_if<AlignedTile>(&plan.mechanism)) {
       aligned_tile = true;
       joined_rows |= tile->params.tile.dst_rows.shift > 0;
     }
-    if (const auto* tile = std::get_if<GeneralTile>(&movement.mechanism)) {
+    if (const auto* tile = std::get_if<GeneralTile>(&plan.mechanism)) {
       (tile->params.table.rank > 0 ? table_tile : even_tile) = true;
       halo |= tile->params.tile.halo > 0;
     }
-    strided_tile |= movement.kernel() == PermuteKernel::strided_tile;
+    strided_tile |= plan.kernel() == PermuteKernel::strided_tile;
   }
   void check_everything_was() const {
     CHECK(rows && wide_rows && aligned_tile && even_tile && table_tile && strided_tile && halo && joined_rows);
@@ -125,45 +124,42 @@ class CaseRun {
     CHECK(current_device(&device_).ok());
   }
 
-  PermuteConvertPlan run_planned() {
-    PermuteConvertPlan plan;
-    plan_permute_convert(request(), device_, &plan);
+  PermutePlan run_planned() {
+    PermutePlan plan;
+    plan_permute(request(), device_, &plan);
     run(request(), plan, "planned");
     return plan;
   }
 
   void run_all() {
-    const PermuteConvertRequest request = this->request();
-    PermuteConvertPlan plan = run_planned();
-    if (plan.movement.copy() != nullptr) {
-      const_cast<CopyParams*>(plan.movement.copy())->wide_index = true;
+    const PermuteRequest request = this->request();
+    PermutePlan plan = run_planned();
+    if (plan.copy() != nullptr) {
+      const_cast<CopyParams*>(plan.copy())->wide_index = true;
       run(request, plan, "with 64-bit indices");
     }
     PermuteProblem problem;
-    make_convert_problem(request, &problem);
+    make_problem(request, &problem);
     for_each_tile_candidate(problem, device_, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
-      plan.movement = tile;
-      run(request, plan, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
+      run(request, tile, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
     });
   }
 
  private:
   static constexpr unsigned char guard = 0xA5;
 
-  PermuteConvertRequest request() const {
-    return make_convert_request(row_, types_, scale, src_.first(), dst_.first());
-  }
+  PermuteRequest request() const { return make_convert_request(row_, types_, scale, src_.first(), dst_.first()); }
 
-  void run(const PermuteConvertRequest& request, const PermuteConvertPlan& plan, const std::string& what) {
+  void run(const PermuteRequest& request, const PermutePlan& plan, const std::string& what) {
     std::memset(dst_.bytes(), guard, dst_.num_bytes());
     reached_->add(plan);
     draw_thread_order();
-    const bool is_run = run_permute_convert(plan, nullptr).ok();
+    const bool is_run = run_permute(plan, nullptr).ok();
     const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
     CHECK(is_right);
     if (is_right) return;
     char text[4096];
-    explain_permute_convert(plan, request, text, sizeof(text));
+    explain_permute(plan, request, text, sizeof(text));
     size_t at = 0;
     while (at < expected_.size() && dst_.bytes()[at] == expected_[at]) ++at;
     std::printf("  %s, %s: %s, first wrong at byte %zu of %zu\n  %s", text_of(row_).c_str(), what.c_str(),

@@ -17,20 +17,20 @@ namespace {
 
 using namespace flowk::permute;
 
-PermuteConvertRequest fake_request(const PermuteCase& row, const TypePair& types) {
+PermuteRequest fake_request(const PermuteCase& row, const TypePair& types) {
   return make_convert_request(row, types, 1, fake_src(case_of_size(row, dtype_info(types.src).element_bytes)),
                               fake_dst(case_of_size(row, dtype_info(types.dst).element_bytes)));
 }
 
-PermuteConvertPlan plan_of(const PermuteCase& row, const TypePair& types, const Device& device) {
-  PermuteConvertPlan plan;
-  plan_permute_convert(fake_request(row, types), device, &plan);
+PermutePlan plan_of(const PermuteCase& row, const TypePair& types, const Device& device) {
+  PermutePlan plan;
+  plan_permute(fake_request(row, types), device, &plan);
   return plan;
 }
 
-std::string explanation_of(const PermuteCase& row, const TypePair& types, const PermuteConvertPlan& plan) {
+std::string explanation_of(const PermuteCase& row, const TypePair& types, const PermutePlan& plan) {
   char text[4096];
-  explain_permute_convert(plan, fake_request(row, types), text, sizeof(text));
+  explain_permute(plan, fake_request(row, types), text, sizeof(text));
   return text;
 }
 
@@ -83,28 +83,28 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
 }
 
 // Can it be launched on `device`, and do its blocks cover the tensor?
-void check_launch(const PermuteCase& row, const TypePair& types, const Device& device, const PermuteConvertPlan& plan) {
-  const LaunchConfig& launch = plan.movement.launch;
+void check_launch(const PermuteCase& row, const TypePair& types, const Device& device, const PermutePlan& plan) {
+  const LaunchConfig& launch = plan.launch;
   int64_t num_elements = 1;
   for (const int64_t extent : row.shape) num_elements *= extent;
   const int32_t src_bytes = dtype_info(types.src).element_bytes, dst_bytes = dtype_info(types.dst).element_bytes;
-  CHECK(plan.movement.unit_bytes == src_bytes && plan.dst_unit_bytes == dst_bytes);
+  CHECK(plan.unit_bytes == src_bytes && plan.dst_unit_bytes == dst_bytes);
   CHECK(launch.num_blocks >= 1 && launch.num_blocks <= max_grid_blocks);
   CHECK(launch.num_threads >= 32 && launch.num_threads <= 1024 && launch.num_threads % 32 == 0);
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
   CHECK(launch.uses_pdl == device.runs_pdl());
-  if (const CopyParams* rows = plan.movement.copy()) {
+  if (const CopyParams* rows = plan.copy()) {
     CHECK(launch.num_blocks == (rows->num_items + launch.num_threads - 1) / launch.num_threads);
     CHECK(rows->wide_index == (rows->num_items >= int64_t{1} << 31));
     CHECK(rows->num_items * convert_pack_elements(src_bytes, dst_bytes) >= num_elements);
-  } else if (const auto* planes = std::get_if<Channels>(&plan.movement.mechanism)) {
+  } else if (const auto* planes = std::get_if<Channels>(&plan.mechanism)) {
     const int64_t planar_bytes = planes->interleaves ? src_bytes : dst_bytes;
     const int64_t num_elements_per_block =
         launch.num_threads * flowk::permute::vector_bytes / planar_bytes * planes->params.num_channels;
     CHECK(launch.num_blocks * num_elements_per_block >= num_elements);
     CHECK(launch.shared_bytes >= num_elements_per_block * (planes->interleaves ? dst_bytes : src_bytes));
   } else {
-    CHECK(launch.num_blocks == num_grid_tiles(plan.movement.tile()->grid, plan.movement.tile()->grid_rank));
+    CHECK(launch.num_blocks == num_grid_tiles(plan.tile()->grid, plan.tile()->grid_rank));
     CHECK(launch.num_blocks * launch.shared_bytes >= num_elements * src_bytes);
   }
 }
@@ -112,14 +112,14 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
 TEST(every_row_is_planned_as_it_says_and_can_be_launched) {
   for (const ConvertPlanCase& expected : convert_plan_cases()) {
     const int num_failed_before = num_failed_checks;
-    const PermuteConvertPlan plan = plan_of(expected.row, expected.types, h200);
-    CHECK(plan.movement.kernel() == expected.kernel);
-    const CopyParams* copy = plan.movement.copy();
+    const PermutePlan plan = plan_of(expected.row, expected.types, h200);
+    CHECK(plan.kernel() == expected.kernel);
+    const CopyParams* copy = plan.copy();
     CHECK((copy != nullptr && copy->wide_index) == expected.wide_index);
     CHECK(plan == plan_of(expected.row, expected.types, h200));
     for (int round = 0; round < 2; ++round) {
-      PermuteConvertPlan cached;
-      CHECK(cached_plan(fake_request(expected.row, expected.types), h200, &cached).ok() && plan == cached);
+      const PermutePlan* cached = nullptr;
+      CHECK(cached_plan(fake_request(expected.row, expected.types), h200, &cached).ok() && plan == *cached);
     }
     check_launch(expected.row, expected.types, h200, plan);
     check_launch(expected.row, expected.types, small, plan_of(expected.row, expected.types, small));
@@ -136,13 +136,10 @@ TEST(every_tile_candidate_can_be_launched) {
   for (const PermutePlanCase& expected : permute_plan_cases()) {
     for (const TypePair& types : type_pairs) {
       PermuteProblem problem;
-      make_convert_problem(fake_request(expected.row, types), &problem);
-      for_each_tile_candidate(problem, small, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
-        if (tile.launch.num_blocks > max_grid_blocks) return;
+      make_problem(fake_request(expected.row, types), &problem);
+      for_each_tile_candidate(problem, small, [&](const PermutePlan& plan, int src_choice, int dst_choice) {
+        if (plan.launch.num_blocks > max_grid_blocks) return;
         ++num_candidates;
-        PermuteConvertPlan plan;
-        plan.movement = tile;
-        plan.dst_unit_bytes = problem.dst_unit_bytes;
         const int num_failed_before = num_failed_checks;
         check_launch(expected.row, types, small, plan);
         if (num_failed_checks != num_failed_before)
@@ -165,6 +162,7 @@ TEST(arithmetic_follows_from_the_types) {
   CHECK(is_plain_move(FLOWK_INT32, FLOWK_UINT32, 1) && !is_plain_move(FLOWK_INT32, FLOWK_FLOAT32, 1));
   CHECK(!is_plain_move(FLOWK_INT8, FLOWK_BOOL, 1) && !is_plain_move(FLOWK_BOOL, FLOWK_INT8, 1));
   CHECK(!is_plain_move(FLOWK_INT8, FLOWK_INT16, 1) && !is_plain_move(FLOWK_FLOAT16, FLOWK_BFLOAT16, 1));
+  const auto computes_in_double = [](flowk_dtype src, flowk_dtype dst) { return conversion_of(src, dst, 1).in_double; };
   CHECK(computes_in_double(FLOWK_INT32, FLOWK_FLOAT16) && computes_in_double(FLOWK_FLOAT16, FLOWK_UINT32));
   CHECK(computes_in_double(FLOWK_FLOAT64, FLOWK_INT8) && !computes_in_double(FLOWK_FLOAT32, FLOWK_UINT16));
 }

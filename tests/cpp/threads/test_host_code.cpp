@@ -32,7 +32,6 @@ Status run_elementwise(const ElementwisePlan&, flowk_stream) { return count_run(
 }  // namespace flowk::elementwise
 namespace flowk::permute {
 Status run_permute(const PermutePlan&, flowk_stream) { return count_run(); }
-Status run_permute_convert(const PermuteConvertPlan&, flowk_stream) { return count_run(); }
 }  // namespace flowk::permute
 namespace flowk::prelu {
 Status run_prelu(const PreluPlan&, flowk_stream) { return count_run(); }

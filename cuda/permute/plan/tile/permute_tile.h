@@ -206,7 +206,7 @@ inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
 }
 
 // Are elements single bytes that are not converted?
-inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted; }
+inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted(); }
 
 inline int byte_tile_threads_of(int64_t items) {
   return items <= max_items_per_thread * byte_tile_threads ? byte_tile_threads : tile_threads;

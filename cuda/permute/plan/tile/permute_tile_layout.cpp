@@ -146,7 +146,7 @@ auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num
   Mechanism& mechanism = plan->mechanism.emplace<Mechanism>();
   auto& params = mechanism.params;
   mechanism.predicted_cost = layout.tile.cost;
-  plan->unit_bytes = search.problem.unit_bytes;
+  set_units(search.problem, plan);
   plan->launch = {};
   plan->launch.num_threads = num_threads;
   plan->launch.shared_bytes = static_cast<int32_t>(round_up(layout.span_bytes, line_bytes));
