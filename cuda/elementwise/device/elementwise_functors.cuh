@@ -54,16 +54,19 @@ __device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused
     return {};
 }
 
+FLOWK_HOST_DEVICE constexpr bool is_power(UnaryOp) { return false; }
+FLOWK_HOST_DEVICE constexpr bool is_power(BinaryOp op) { return op == BinaryOp{FLOWK_BINARY_POW}; }
+
 // Long formulas, which are computed for one element after the other: a loop that is not unrolled leaves the registers
 // to the operations that share the kernel.
 template <class Compute>
 FLOWK_HOST_DEVICE constexpr bool is_long(UnaryOp op) {
-  return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= FLOWK_UNARY_IS_INF;
+  return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= UnaryOp{FLOWK_UNARY_IS_INF};
 }
 template <class Compute>
 FLOWK_HOST_DEVICE constexpr bool is_long(BinaryOp op) {
-  return op == FLOWK_BINARY_POW ? std::is_integral_v<Compute>
-                                : cost_of(op) == OpCost::heaviest && std::is_floating_point_v<Compute>;
+  return is_power(op) ? std::is_integral_v<Compute>
+                      : cost_of(op) == OpCost::heaviest && std::is_floating_point_v<Compute>;
 }
 
 // out[i] = formula(x[i], y[i]). The arrays turn by one element per step, because registers have no index. Integers of
@@ -106,7 +109,7 @@ __device__ __forceinline__ void one_by_one(const Formulas& formulas, T (&out)[kN
 #define FLOWK_CASE_OF_ANY(Op, op, kinds, result, y, result_of_one)                                           \
   case op:                                                                                                   \
     if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(Op(op)) && is_long<Compute>(Op(op))) { \
-      return one_by_one<kNarrow, (op) == FLOWK_BINARY_POW>(                                                  \
+      return one_by_one<kNarrow, is_power(Op(op))>(                                                          \
           formulas, out, x, y, [&](Compute u, [[maybe_unused]] Compute v) { return result_of_one; });        \
     } else if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(Op(op))) {                      \
       _Pragma("unroll") for (int i = 0; i < kN; ++i) out[i] = result;                                        \
