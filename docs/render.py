@@ -13,6 +13,7 @@ import html
 import importlib
 import importlib.util
 import re
+import runpy
 import shutil
 import sys
 import warnings
@@ -27,6 +28,7 @@ import pdoc
 import pdoc.doc
 import pdoc.render
 import pdoc.render_helpers
+import pdoc.search
 import pygments
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_for_filename
@@ -51,16 +53,16 @@ GUIDE = {
     "packagers": "Packaging flowk",
 }
 MODULES = ["pyflowk", "pyflowk.memory", "pyflowk.torch", "pyflowk.jax", "pyflowk.distributed"]
-TYPES = """
-
-Types in the signatures:
-
-- `Array`: an array of NumPy, or anything with `__dlpack__` or `__cuda_array_interface__`: of torch, CuPy, JAX, Numba.
-- `ArrayT`: the same; the result is an array of this kind.
-- `Number`, `Numbers`: a Python number or a NumPy scalar; `Numbers` also lists of them.
-- `DTypeLike`: a name ("bfloat16"), a `DType`, a dtype or scalar type of NumPy or ml_dtypes, or a dtype of torch.
-- `Stream`: a cudaStream_t as int, or a stream of cuda.core, torch, CuPy or Numba.
-"""
+TOPICS: dict[str, str] = runpy.run_path(str(ROOT / "tools" / "function_topics.py"))["TOPICS"]
+# What the types in the signatures stand for: each has an anchor on pyflowk's page, to which the signatures link.
+TYPES = {
+    "Array": "an array of NumPy, torch, CuPy, JAX, Numba: anything with `__dlpack__` or `__cuda_array_interface__`.",
+    "ArrayT": "the same; the result is an array of this kind.",
+    "Number": "a Python number or a NumPy scalar.",
+    "Numbers": "the same, or lists of them.",
+    "DTypeLike": 'a name ("bfloat16"), a `DType`, a dtype or scalar type of NumPy or ml_dtypes, or a dtype of torch.',
+    "Stream": "a cudaStream_t as int, or a stream of cuda.core, torch, CuPy or Numba.",
+}
 HEADERS = ["flowk.h", "elementwise_ops.h", "flowk.hpp", "elementwise.cuh", "elementwise_views.cuh"]
 
 
@@ -97,20 +99,50 @@ def documented_modules() -> dict[str, pdoc.doc.Module]:
             if not documented.members[public].docstring:
                 warnings.warn(f"{name}.{public} has no text", stacklevel=2)
         if name == "pyflowk":
-            documented.docstring += TYPES
-        # Functions first, then classes.
-        documented.members = dict(sorted(documented.members.items(), key=lambda item: item[1].kind != "function"))
+            documented.docstring = linked_topics(documented.docstring) + types_text()
+        order = [*" ".join(TOPICS.values()).split(), *documented.members]
+        members = sorted(documented.members.items(), key=lambda item: order.index(item[0]))
+        documented.members = {public: member for public, member in members if public not in aliases()}
     return modules
 
 
+def aliases() -> dict[str, str]:
+    """The function that each other name of pyflowk is."""
+    return importlib.import_module("pyflowk")._ALIASES  # type: ignore[no-any-return]
+
+
+def topics_of(module: pdoc.doc.Module) -> list[tuple[str, list[pdoc.doc.Doc[Any]]]]:
+    """The members of a module by topic; those without one are the last."""
+    rest = dict(module.members)
+    found = [(topic, [rest.pop(name) for name in names.split() if name in rest]) for topic, names in TOPICS.items()]
+    return [(topic, members) for topic, members in [*found, ("", list(rest.values()))] if members]
+
+
+def linked_topics(docstring: str) -> str:
+    """The text with each name of its list of topics as code, which pdoc links."""
+
+    def linked(found: re.Match[str]) -> str:
+        return found[1] + re.sub(r"\w+", r"`\g<0>`", found[2])
+
+    return re.sub(r"^(- [^:]+: )((?:.|\n(?=  ))+)", linked, docstring, flags=re.MULTILINE)
+
+
+def types_text() -> str:
+    rows = "".join(f'<li id="type-{name}"><code>{name}</code>: {text}</li>\n' for name, text in TYPES.items())
+    rows = re.sub("`(.*?)`", r"<code>\1</code>", rows)
+    return f"\n\nTypes in the signatures:\n\n<ul>\n{rows}</ul>\n"
+
+
 def configure(version: str, modules: Iterable[str]) -> None:
-    pdoc.render.configure(docformat="numpy", show_source=False, search=False, template_directory=FOLDER / "templates")
+    pdoc.render.configure(docformat="numpy", show_source=False, template_directory=FOLDER / "templates")
     reference = [(name, module_url(name)) for name in modules]
     reference += [("C: flowk.h", "flowk_h.html"), ("Headers", "headers.html"), ("Examples", "examples.html")]
     guide = [(title, f"{name}.html") for name, title in GUIDE.items()]
     pdoc.render.env.globals |= {
         "version": version,
         "site": [("Guide", guide), ("Reference", reference)],
+        "topics_of": topics_of,
+        "anchor_of": anchor_of,
         "highlighting_light": HtmlFormatter(style="friendly").get_style_defs(".pdoc-code"),
         "highlighting_dark": HtmlFormatter(style="github-dark").get_style_defs(".pdoc-code"),
     }
@@ -187,10 +219,57 @@ class Links(HTMLParser):
 
 
 def python_reference(module: pdoc.doc.Module, modules: dict[str, pdoc.doc.Module]) -> str:
-    """pdoc's page, without its links to inherited members, which it does not show."""
+    """pdoc's page, with a heading per topic, a line per other name of a function, and links to the types of
+    signatures; without its links to inherited members, which it does not show."""
+    first_of = {members[0].name: topic for topic, members in topics_of(module) if topic}
+
+    def section(found: re.Match[str]) -> str:
+        name, topic = found[1], first_of.get(found[1])
+        heading = f'<h2 class="topic" id="{anchor_of(topic)}">{topic}</h2>\n' if topic else ""
+        others = [alias for alias, of in aliases().items() if of == name and hasattr(module.obj, alias)]
+        link = f'<a href="#{name}"><code>{name}</code></a>'
+        lines = "".join(
+            f'<section id="{alias}" class="alias"><code>{alias}</code>: another name of {link}</section>\n'
+            for alias in others
+        )
+        return f"{heading}{found[0]}\n{lines}"
+
     text = pdoc.render.html_module(module, modules)
+    text = re.sub(r'<section id="([^"]+)">.*?</section>', section, text, flags=re.DOTALL)
+    text = re.sub(r"<wbr>\(<span class=\"base\">pyflowk\._[^<]*</span>\)", "", text)  # bases that are not public
+    text = re.sub(r'<h6 id="[^"]*">', "<h6>", text)  # each section of a text has the same
+    if module.modulename in ("pyflowk", "pyflowk.memory"):
+        page = "pyflowk.html" if module.modulename == "pyflowk" else "../pyflowk.html"
+        names = "|".join(TYPES)
+        text = re.sub(rf'<span class="n">({names})</span>', rf'<a href="{page}#type-\1">\1</a>', text)
     anchors = Links(text).anchors
     return re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda found: found[0] if found[1] in anchors else found[2], text)
+
+
+def anchor_of(title: str) -> str:
+    return "-".join(re.findall(r"\w+", title.lower()))
+
+
+def search_index(modules: dict[str, pdoc.doc.Module], texts: dict[str, str]) -> str:
+    """pdoc's search through the public names, other names, the sections of the guide and the C reference."""
+    entries = pdoc.search.make_index(modules, lambda doc: not doc.name.startswith("_"), "numpy")
+    entries += [
+        {"fullname": f"pyflowk.{alias}", "modulename": "pyflowk", "qualname": alias, "doc": f"Another name of {name}."}
+        for alias, name in aliases().items()
+    ]
+    for page, title in GUIDE.items():
+        for anchor, heading, text in re.findall(
+            r'<h2 id="([^"]+)">(.*?)</h2>(.*?)(?=<h2|</main>)', texts[f"{page}.html"], re.DOTALL
+        ):
+            text = re.sub(r'<div class="pictures">.*?</figure></div>', "", text, flags=re.DOTALL)
+            entries.append({"fullname": f"{title}: {heading}", "modulename": page, "qualname": anchor, "doc": text})
+    for name, text in re.findall(
+        r'<section id="(\w+)".*?<div class="docstring">(.*?)</section>', texts["flowk_h.html"], re.DOTALL
+    ):
+        entries.append({"fullname": name, "modulename": "flowk_h", "qualname": name, "doc": text})
+    compiler = Path(str(pdoc.render.env.get_template("build-search-index.js").filename))
+    index = pdoc.search.precompile_index(entries, compiler)
+    return pdoc.render.env.get_template("search.js.jinja2").render(search_index=index)
 
 
 def dead_links(out: Path, left_out: Collection[str] = ()) -> list[str]:
@@ -237,7 +316,7 @@ def render(out: Path) -> None:
         sorted(path for path in (ROOT / "tests" / "examples").iterdir() if path.is_file()),
     )
     shutil.rmtree(out, ignore_errors=True)
-    for url, text in texts.items():
+    for url, text in {**texts, "search.js": search_index(modules, texts)}.items():
         path = out / url
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -37,6 +37,17 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
         `op` is not such a function.
     TypeError
         `options` contain `stream`; otherwise what the function itself raises.
+
+    See Also
+    --------
+    prepare : The call, checked and planned once.
+    tune : The plan by measurement.
+
+    Examples
+    --------
+    >>> x = np.ones((64, 3000), np.float32)
+    >>> print(pyflowk.explain(pyflowk.permute, x, (1, 0)).splitlines()[0])
+    aligned_tile: another dimension becomes last, and src and dst are aligned to 16 bytes
     """
     function = launching_function(op)
     if "stream" in options:

@@ -63,9 +63,12 @@ def tune(op: Callable[..., Any] | str, *arguments: Any, max_trials: int = 12, **
     -----
     Waits until the stream has done all its work. Arrays that fit in the L2 cache are measured in the cache.
 
+    See Also
+    --------
+    save_plans : Keeps what was found in a file.
+
     Examples
     --------
-    >>> import numpy as np, pyflowk
     >>> x = np.ones((20, 30, 40), np.float32)
     >>> times = pyflowk.tune(pyflowk.permute, x, (2, 0, 1), max_trials=3)
     >>> times.measured_us <= times.modelled_us

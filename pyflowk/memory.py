@@ -49,7 +49,19 @@ class Statistics(NamedTuple):
 
 
 def statistics(device: int | None = None) -> Statistics:
-    """The bytes that DeviceArrays use on a GPU: by default on the calling thread's current one."""
+    """The bytes that DeviceArrays use on a GPU: by default on the calling thread's current one.
+
+    See Also
+    --------
+    set_limit : A bound of what is used.
+
+    Examples
+    --------
+    >>> before = pyflowk.memory.statistics().used
+    >>> x = pyflowk.empty((1024, 256), "float32")
+    >>> pyflowk.memory.statistics().used - before
+    1048576
+    """
     ordinal = choose_device(device)
     tally = allocation.tally_of(ordinal)
     used, peak = tally.settle()
@@ -132,6 +144,15 @@ def copy_async(
     ------
     TypeError, ValueError
         Arrays that are not as above.
+
+    Examples
+    --------
+    >>> host = pyflowk.memory.pinned_empty(3, "float32")
+    >>> host[:] = 1, 2, 3
+    >>> x = pyflowk.empty(3, "float32")
+    >>> pyflowk.memory.copy_async(host, x)
+    >>> pyflowk.add(x, 1).to_numpy()
+    array([2., 3., 4.], dtype=float32)
     """
     array, host = (src, dst) if isinstance(src, DeviceArray) else (dst, src)
     if not isinstance(array, DeviceArray) or not isinstance(host, np.ndarray):

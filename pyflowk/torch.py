@@ -28,14 +28,29 @@ operators = tuple(_operators.NAMES)
 
 
 class PReLU(torch.nn.PReLU):
-    """torch.nn.PReLU: `weight` has one element, or one per channel, which is dimension 1 of the input."""
+    """torch.nn.PReLU: `weight` has one element, or one per channel, which is dimension 1 of the input.
+
+    Examples
+    --------
+    >>> act = pyflowk.torch.PReLU(2)
+    >>> y = act(torch.tensor([[-2.0, 4.0]]))
+    >>> y.sum().backward()
+    >>> y.tolist(), act.weight.grad.tolist()
+    ([[-0.5, 4.0]], [-2.0, 0.0])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input) if input.is_meta else prelu(input, self.weight)
 
 
 class GELU(torch.nn.GELU):
-    """torch.nn.GELU; `approximate` is "none" or "tanh"."""
+    """torch.nn.GELU; `approximate` is "none" or "tanh".
+
+    Examples
+    --------
+    >>> pyflowk.torch.GELU()(torch.tensor([0.0, 10.0])).tolist()
+    [0.0, 10.0]
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input) if input.is_meta else gelu(input, self.approximate)
@@ -78,7 +93,14 @@ def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
 
 
 class MaskedSoftmax(torch.nn.Module):
-    """pyflowk.masked_softmax as a module: what is fixed is given to it, masks, lengths and biases to forward()."""
+    """pyflowk.masked_softmax as a module: what is fixed is given to it, masks, lengths and biases to forward().
+
+    Examples
+    --------
+    >>> weights = pyflowk.torch.MaskedSoftmax(causal=True, scale=0.125)
+    >>> weights(torch.zeros(2, 2, 2), lengths=torch.tensor([2, 1]))[:, 1].tolist()
+    [[0.5, 0.5], [1.0, 0.0]]
+    """
 
     def __init__(
         self,

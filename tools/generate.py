@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
+from function_topics import EXAMPLES, JAX_EXAMPLES, SEE_ALSO, TOPICS  # type: ignore[import-not-found, unused-ignore]
 from generate_abi import abi, c_functions, constant  # type: ignore[import-not-found, unused-ignore]
 from generate_stubs import annotation, annotation_of, parameters_of, public_functions, stub  # type: ignore[import-not-found, unused-ignore]
-from generated_text import LICENSE, NOTE, folded, packed, quoted, wrapped  # type: ignore[import-not-found, unused-ignore]
+from generated_text import LICENSE, NOTE, folded, packed, quoted, sections_of, wrapped  # type: ignore[import-not-found, unused-ignore]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyflowk"
@@ -157,6 +158,7 @@ def function_text(row: Row) -> str:
         doc += wrapped(f"{types} {', '.join(operands)}, out, stream, result and errors: as in `add`.", "    ")
     out, stream = KEYWORDS
     keywords = ("*", out, stream) if row.enumerator in NO_UFUNC else (out, "*", stream)
+    doc += sections_of(SEE_ALSO.get(name, {}), EXAMPLES.get(name))
     head = folded(f"def {name}(", [*parameters, *keywords], ") -> ArrayT:")
     both = f"_{name.upper()}.call if call_path.is_compiling() else _{name.upper()}.cached_call"
     return f'{head}\n{doc}    """\n    return ({both})({", ".join(operands)}, out, stream)\n'
@@ -256,7 +258,8 @@ def jax_operator_text(name: str, operator: Any) -> str:
     result = re.sub("ArrayT|Any", lambda found: {"Any": "Array | None"}.get(found[0], "Array"), annotation(function))
     head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
-    doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + '\n    """\n'
+    doc = f'    """{first_line}\n\n    As `pyflowk.{name}`. {operator.jax_text}'.rstrip() + "\n"
+    doc += sections_of({}, JAX_EXAMPLES.get(name)) + '    """\n'
     values = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
     call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *values], ")")
     return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n"
@@ -265,7 +268,9 @@ def jax_operator_text(name: str, operator: Any) -> str:
 def jax_function_text(row: Row) -> str:
     name, operands = names_of(row)
     head = folded(f"def {name}(", [f"{operand}: ArrayLike" for operand in operands], ") -> Array:")
-    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element: as `pyflowk.{name}`."""\n'
+    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element: as `pyflowk.{name}`.'
+    sections = sections_of({}, JAX_EXAMPLES.get(name))
+    doc += f'\n{sections}    """\n' if sections else '"""\n'
     comma = "," if row.arity == 1 else ""
     op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
     names = ", ".join(quoted(operands))
@@ -281,15 +286,20 @@ SUMMARY = "Permute, batch transpose, elementwise operations, PReLU and masked so
 def init(names: dict[str, list[str]]) -> str:
     table = "".join(packed(f'    "{module}": [', quoted(group), "],") for module, group in names.items())
     imports = "".join(f"    from .{module} import *  # noqa: F403\n" for module in sorted(names))
-    others = ", ".join(f"{alias} ({name})" for alias, name in sorted(aliases().items()))
     return f'''{LICENSE}"""{SUMMARY}
+
+Functions and types by topic; names in parentheses are NumPy's, the array API's or PyTorch's of the same function:
+
+{topics(names)}
+The text of a function has its example, in which np is numpy: help(pyflowk.permute).
 
 Arrays on a GPU (torch's, CuPy's, a DeviceArray, anything with DLPack or ``__cuda_array_interface__``) run on libflowk,
 at the speed of a plain copy. NumPy's arrays run on libflowk_simt, which executes the same kernels on the CPU: it is
 there to check results, not for speed.
 
-Other names of the same functions, as NumPy, the array API and PyTorch have them:
-{wrapped(others, "")}"""
+See also pyflowk.torch, modules for PyTorch; pyflowk.jax, the functions under jit and grad; pyflowk.memory, the memory
+of arrays on a GPU; pyflowk.distributed, tensors that are split over GPUs.
+"""
 
 # {NOTE.format(source="it")}
 
@@ -328,6 +338,19 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({{*__all__, "memory", *(name for name in globals() if name.startswith("__"))}})
 '''
+
+
+def topics(names: dict[str, list[str]]) -> str:
+    """The public names, a paragraph per topic."""
+    listed = [name for group in TOPICS.values() for name in group.split()]
+    public = [name for group in names.values() for name in group]
+    if wrong := sorted({*listed} ^ {*public}) or [name for name in listed if listed.count(name) > 1]:
+        raise SystemExit(f"function_topics.py must have each public name in one topic: {', '.join(wrong)}")
+    text = ""
+    for topic, group in TOPICS.items():
+        with_aliases = (f"{name} ({', '.join(ALIASES[name])})" if name in ALIASES else name for name in group.split())
+        text += textwrap.fill(f"- {topic}: {', '.join(with_aliases)}", 120, subsequent_indent="  ") + "\n"
+    return text
 
 
 def init_stub(names: dict[str, list[str]]) -> str:

@@ -36,3 +36,12 @@ def folded(head: str, parts: list[str], tail: str) -> str:
     if len(inner) <= WIDTH:
         return f"{head}\n{inner}\n{tail}"
     return f"{head}\n" + "".join(f"    {part},\n" for part in parts) + tail
+
+
+def sections_of(see_also: dict[str, str], example: str | None) -> str:
+    """The last sections of a function's text."""
+    related = "".join(f"    {name} : {text}\n" for name, text in see_also.items())
+    text = f"\n    See Also\n    --------\n{related}" if related else ""
+    if example:
+        text += f"\n    Examples\n    --------\n{textwrap.indent(textwrap.dedent(example).strip(), '    ')}\n"
+    return text

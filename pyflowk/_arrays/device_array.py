@@ -302,6 +302,16 @@ def empty(
         NO_DEVICE: no driver, no such GPU, or no cuda.core.
     MemoryError
         The GPU's memory does not hold the array.
+
+    See Also
+    --------
+    asarray : A copy of an array on the host.
+
+    Examples
+    --------
+    >>> x, y = pyflowk.ones((2, 3), "float16"), pyflowk.empty((3, 2), "float16")
+    >>> pyflowk.permute(x, (1, 0), out=y)
+    <pyflowk.DeviceArray shape=(3, 2) dtype=float16 device=0>
     """
     return _empty(shape, numpy_dtype(dtype), "the array", device, stream)
 
@@ -343,6 +353,19 @@ def asarray(a: Any, *, device: int | None = None, stream: Stream | None = None) 
         Any argument of ``np.asarray()``.
     device, stream : optional
         As in `empty`, which also lists what is raised.
+
+    See Also
+    --------
+    from_dlpack : An array of another library, without a copy.
+    memory.copy_async : A copy that a call does not wait for.
+
+    Examples
+    --------
+    >>> x = pyflowk.asarray(np.arange(6).reshape(2, 3))
+    >>> pyflowk.permute(x, (1, 0)).to_numpy()
+    array([[0, 3],
+           [1, 4],
+           [2, 5]])
     """
     if isinstance(a, DeviceArray):
         return a

@@ -48,6 +48,18 @@ def prepare(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> Ca
         is no int.
     FlowkError, FlowkValueError
         By `run`: the library's status and text, for example of addresses that are not aligned.
+
+    See Also
+    --------
+    explain : What the call will run.
+
+    Examples
+    --------
+    >>> x, y = np.arange(6.0).reshape(2, 3), np.empty((3, 2))
+    >>> run = pyflowk.prepare(pyflowk.permute, x, (1, 0), out=y)
+    >>> run(x.ctypes.data, y.ctypes.data, 0)
+    >>> y[2]
+    array([2., 5.])
     """
     function = launching_function(op)
     if function.__name__ == "permute_many":

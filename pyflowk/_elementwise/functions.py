@@ -200,6 +200,16 @@ def relu(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -
     """``out = max(x, 0)``, for every element.
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
+
+    See Also
+    --------
+    leaky_relu : With a slope that is a number.
+    prelu : With a slope per channel.
+
+    Examples
+    --------
+    >>> pyflowk.relu(np.array([-1.5, 0.0, 2.0]))
+    array([0., 0., 2.])
     """
     return (_RELU.call if call_path.is_compiling() else _RELU.cached_call)(x, out, stream)
 
@@ -490,6 +500,17 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     Notes
     -----
     NumPy's arrays run on libflowk_simt, an executor of the kernels on the CPU: it checks results, it is not for speed.
+
+    See Also
+    --------
+    add_multiply : x + a * y * z in one pass.
+    fma : x * y + z in one pass.
+
+    Examples
+    --------
+    >>> pyflowk.add(np.array([[1, 2], [3, 4]]), np.array([10, 20]))
+    array([[11, 22],
+           [13, 24]])
     """
     return (_ADD.call if call_path.is_compiling() else _ADD.cached_call)(x, y, out, stream)
 
@@ -666,6 +687,17 @@ def silu_mul(
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, y, out,
     stream, result and errors: as in `add`.
+
+    See Also
+    --------
+    silu : Without the product.
+    mul : The product alone.
+
+    Examples
+    --------
+    >>> gate, x = np.array([0.0, 100.0]), np.array([2.0, 2.0])
+    >>> pyflowk.silu_mul(gate, x)
+    array([  0., 200.])
     """
     return (_SILU_MUL.call if call_path.is_compiling() else _SILU_MUL.cached_call)(x, y, out, stream)
 
@@ -799,6 +831,11 @@ def fma(
     """``out = x * y + z, rounded once``, for every element.
 
     Takes integers or floats. x, y, z, out, stream, result and errors: as in `add`.
+
+    Examples
+    --------
+    >>> pyflowk.fma(np.array([1.0, 2.0]), 10, np.array([0.5, 0.25]))
+    array([10.5 , 20.25])
     """
     return (_FMA.call if call_path.is_compiling() else _FMA.cached_call)(x, y, z, out, stream)
 
@@ -814,6 +851,17 @@ def where(
     """``out = condition ? x : y``, for every element.
 
     Takes bool, integers or floats. condition, x, y, out, stream, result and errors: as in `add`.
+
+    See Also
+    --------
+    clip : Between two bounds.
+    masked_softmax : A softmax that leaves out masked columns.
+
+    Examples
+    --------
+    >>> x = np.array([-1.0, 0.0, 3.0])
+    >>> pyflowk.where(pyflowk.greater(x, 0), x, -1)
+    array([-1., -1.,  3.])
     """
     return (_WHERE.call if call_path.is_compiling() else _WHERE.cached_call)(condition, x, y, out, stream)
 

@@ -152,6 +152,13 @@ class ElementwiseKernel:
     The strings mean what they mean to cupy.ElementwiseKernel. `raw` parameters, the index `i`, several outputs and
     complex types are not taken. A formula is compiled once per combination of types, in about a second, or read from
     cuda.core's program cache on disk; call it once before a graph capture.
+
+    Examples
+    --------
+    >>> x = pyflowk.asarray(np.array([1.0, 2.0]))
+    >>> fused = pyflowk.ElementwiseKernel("T x, T y, float32 a", "T z", "z = a * x * y + 1")
+    >>> fused(x, x, 0.5).to_numpy()
+    array([1.5, 3. ])
     """
 
     def __init__(

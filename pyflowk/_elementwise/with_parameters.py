@@ -46,6 +46,16 @@ def cast(
         Of the result: a dtype of NumPy or torch, its name, or a pyflowk.DType. By default out's.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    See Also
+    --------
+    permute : Converts and reorders in one pass.
+    scale : Multiplies by a number.
+
+    Examples
+    --------
+    >>> pyflowk.cast(np.array([0.5, 2.75]), np.int32)
+    array([0, 2], dtype=int32)
     """
     return (_CAST_PATH.call if call_path.is_compiling() else _CAST_PATH.cached_call)(x, dtype, out, stream)
 
@@ -86,6 +96,15 @@ def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, str
         A Python number or NumPy scalar, which affects the type of the result as in `mul`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    See Also
+    --------
+    prelu : With a slope per channel that is learned.
+
+    Examples
+    --------
+    >>> pyflowk.leaky_relu(np.array([-2.0, 2.0]), 0.25)
+    array([-0.5,  2. ])
     """
     return (_LEAKY_RELU_PATH.call if call_path.is_compiling() else _LEAKY_RELU_PATH.cached_call)(x, slope, out, stream)
 
@@ -130,6 +149,15 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
         "tanh": ``x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    See Also
+    --------
+    gelu_grad : The gradient, where there is no autograd.
+
+    Examples
+    --------
+    >>> pyflowk.gelu(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.1587,  0.    ,  0.8413])
     """
     return (_GELU_PATH.call if call_path.is_compiling() else _GELU_PATH.cached_call)(x, approximate, out, stream)
 
@@ -198,6 +226,11 @@ def clip(
         The bounds: numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    Examples
+    --------
+    >>> pyflowk.clip(np.array([-2.0, 0.5, 3.0]), 0, 1)
+    array([0. , 0.5, 1. ])
     """
     return (_CLIP_PATH.call if call_path.is_compiling() else _CLIP_PATH.cached_call)(x, min, max, out, stream)
 
@@ -232,6 +265,11 @@ def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stre
         Numbers, which affect the type of the result as in `mul` and `add`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    Examples
+    --------
+    >>> pyflowk.scale(np.array([1.0, 2.0]), 10, 0.5)
+    array([10.5, 20.5])
     """
     return (_SCALE_PATH.call if call_path.is_compiling() else _SCALE_PATH.cached_call)(x, a, b, out, stream)
 
@@ -297,6 +335,15 @@ def add_multiply(
         A Python number or NumPy scalar, which affects the type of the result as in `mul`; with integers within +-2^53.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
+
+    See Also
+    --------
+    fma : x * y + z.
+
+    Examples
+    --------
+    >>> pyflowk.add_multiply(np.array([1.0, 2.0]), 3.0, np.array([1.0, -1.0]), 0.5)
+    array([2.5, 0.5])
     """
     return (_ADD_MULTIPLY_PATH.call if call_path.is_compiling() else _ADD_MULTIPLY_PATH.cached_call)(
         x, y, z, a, out, stream

@@ -91,7 +91,13 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def relu(x: ArrayLike) -> Array:
-    """``out = max(x, 0)``, for every element: as `pyflowk.relu`."""
+    """``out = max(x, 0)``, for every element: as `pyflowk.relu`.
+
+    Examples
+    --------
+    >>> jax.grad(lambda x: pyflowk.jax.relu(x).sum())(jnp.array([-1.0, 2.0])).tolist()
+    [0.0, 1.0]
+    """
     return apply(UnaryOp.RELU, ("x",), (x,))
 
 
@@ -404,6 +410,12 @@ def permute(x: ArrayLike, axes: Iterable[int], *, dtype: DTypeLike | None = None
     """Reorder the dimensions of an array, in new memory.
 
     As `pyflowk.permute`. `scale` is a number.
+
+    Examples
+    --------
+    >>> x = jnp.arange(6).reshape(1, 2, 3)
+    >>> jax.jit(lambda x: pyflowk.jax.permute(x, (2, 0, 1)))(x).shape
+    (3, 1, 2)
     """
     return eager.call(jax_permute.permute, (x,), axes=axes, dtype=dtype, scale=scale)
 
@@ -420,6 +432,13 @@ def prelu(x: ArrayLike, alpha: ArrayLike, channel_axis: int = 1) -> Array:
     """Parametric ReLU: ``out = x where x > 0, alpha * x elsewhere``.
 
     As `pyflowk.prelu`.
+
+    Examples
+    --------
+    >>> loss = lambda x, alpha: pyflowk.jax.prelu(x, alpha).sum()
+    >>> dx, dalpha = jax.grad(loss, (0, 1))(jnp.array([[-2.0, 4.0]]), jnp.array([0.25, 0.5]))
+    >>> dx.tolist(), dalpha.tolist()
+    ([[0.25, 1.0]], [-2.0, 0.0])
     """
     return eager.call(jax_prelu.prelu, (x, alpha), channel_axis=channel_axis)
 
@@ -475,6 +494,13 @@ def masked_softmax(
     """Softmax over the last dimension, over the columns that are not masked out.
 
     As `pyflowk.masked_softmax`. `scale` is a number. x and bias have gradients.
+
+    Examples
+    --------
+    >>> scores = jnp.zeros((2, 2, 4))  # (batch, q, k)
+    >>> y = pyflowk.jax.masked_softmax(scores, lengths=jnp.array([4, 1]), causal=True)
+    >>> y[1, 0].tolist()
+    [1.0, 0.0, 0.0, 0.0]
     """
     return eager.call(
         jax_softmax.masked_softmax,

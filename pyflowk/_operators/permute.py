@@ -71,6 +71,26 @@ def permute(
     ValueError, TypeError
         `out` has another shape, dtype or device; x or `dtype` is of 64-bit integers, complex or no number and differs
         from the other or is scaled; an argument is not of its type.
+
+    See Also
+    --------
+    transpose : The dimensions in reverse.
+    swapaxes : Two dimensions.
+    moveaxis : Some dimensions, by their old and new places.
+    permute_many : The same permute of several arrays in one launch.
+    cast : Another type in the same order.
+
+    Examples
+    --------
+    >>> x = np.arange(6).reshape(1, 2, 3)
+    >>> pyflowk.permute(x, (0, 2, 1))
+    array([[[0, 3],
+            [1, 4],
+            [2, 5]]])
+    >>> pixels = np.full((1, 4, 4, 3), 255, np.uint8)  # NHWC to NCHW, in 0 ... 1
+    >>> planes = pyflowk.permute(pixels, "n h w c -> n c h w", dtype="float16", scale=1 / 255)
+    >>> planes[0, 0, 0]
+    array([1., 1., 1., 1.], dtype=float16)
     """
     return (_PERMUTE.call if call_path.is_compiling() else _PERMUTE.cached_call)(
         x, axes, more, dtype, scale, out, stream
@@ -93,6 +113,17 @@ def batch_transpose(
         At least two dimensions.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
+
+    See Also
+    --------
+    swapaxes : Any two dimensions.
+
+    Examples
+    --------
+    >>> pyflowk.batch_transpose(np.array([[1, 2, 3], [4, 5, 6]]))
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
     """
     return (_TRANSPOSE.call if call_path.is_compiling() else _TRANSPOSE.cached_call)(x, dtype, scale, out, stream)
 

@@ -39,6 +39,18 @@ def transpose(
         Every dimension of x once; by default the last one first.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
+
+    See Also
+    --------
+    swapaxes : Two dimensions, as PyTorch's transpose.
+    batch_transpose : The last two dimensions.
+
+    Examples
+    --------
+    >>> pyflowk.transpose(np.zeros((2, 3, 4))).shape
+    (4, 3, 2)
+    >>> pyflowk.transpose(np.zeros((2, 3, 4)), (0, 2, 1)).shape
+    (2, 4, 3)
     """
     return (_TRANSPOSE.call if call_path.is_compiling() else _TRANSPOSE.cached_call)(x, axes, dtype, scale, out, stream)
 
@@ -63,6 +75,16 @@ def swapaxes(
         Dimensions of x; a negative one counts from the end.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
+
+    See Also
+    --------
+    batch_transpose : The last two dimensions.
+
+    Examples
+    --------
+    >>> heads = pyflowk.swapaxes(np.zeros((2, 128, 8, 64)), 1, 2)  # (batch, tokens, heads, size)
+    >>> heads.shape, heads.flags.c_contiguous
+    ((2, 8, 128, 64), True)
     """
     return (_SWAPAXES.call if call_path.is_compiling() else _SWAPAXES.cached_call)(
         x, axis1, axis2, dtype, scale, out, stream
@@ -90,6 +112,17 @@ def moveaxis(
         end.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
+
+    See Also
+    --------
+    permute : All dimensions at once.
+
+    Examples
+    --------
+    >>> pyflowk.moveaxis(np.zeros((2, 3, 4, 5)), -1, 1).shape
+    (2, 5, 3, 4)
+    >>> pyflowk.moveaxis(np.zeros((2, 3, 4, 5)), (0, 1), (2, 3)).shape
+    (4, 5, 2, 3)
     """
     return (_MOVEAXIS.call if call_path.is_compiling() else _MOVEAXIS.cached_call)(
         x, source, destination, dtype, scale, out, stream

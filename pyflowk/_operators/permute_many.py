@@ -56,6 +56,13 @@ def permute_many(
     ------
     FlowkValueError, FlowkError, ValueError, TypeError
         As in `permute`; ValueError also where the arrays differ, or `out` has another number of them.
+
+    Examples
+    --------
+    >>> keys, values = np.zeros((2, 128, 8, 64)), np.ones((2, 128, 8, 64))
+    >>> keys, values = pyflowk.permute_many([keys, values], (0, 2, 1, 3))
+    >>> values.shape
+    (2, 8, 128, 64)
     """
     return _MANY.call(xs, axes, dtype, scale, out, stream)  # type: ignore[no-any-return]
 

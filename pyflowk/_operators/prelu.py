@@ -61,6 +61,18 @@ def prelu(
         The library's status and text.
     ValueError, TypeError
         A shape, stride, dtype or device is not as above; an argument is not an array.
+
+    See Also
+    --------
+    prelu_backward : The gradients.
+    leaky_relu : With a slope that is a number.
+
+    Examples
+    --------
+    >>> x = np.array([[-2.0, -2.0], [4.0, -4.0]])  # (batch, channels)
+    >>> pyflowk.prelu(x, np.array([0.25, 0.5]))
+    array([[-0.5, -1. ],
+           [ 4. , -2. ]])
     """
     return (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(x, alpha, channel_axis, out, stream)
 
@@ -114,6 +126,20 @@ def prelu_backward(
     ------
     FlowkError, FlowkValueError, ValueError, TypeError
         As `prelu`.
+
+    See Also
+    --------
+    prelu : The function itself; in PyTorch and JAX its gradients are taken by autograd and `jax.grad`.
+
+    Examples
+    --------
+    >>> x, dy = np.array([[-2.0, 4.0], [-1.0, -4.0]]), np.ones((2, 2))
+    >>> dx, dalpha = pyflowk.prelu_backward(dy, x, np.array([0.25, 0.5]))
+    >>> dx
+    array([[0.25, 1.  ],
+           [0.25, 0.5 ]])
+    >>> dalpha
+    array([-3., -4.])
     """
     both = _BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call
     return both(  # type: ignore[no-any-return]

@@ -114,6 +114,24 @@ def masked_softmax(
 
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite if it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
+
+    See Also
+    --------
+    softmax : Without masks, over any dimension.
+    masked_softmax_backward : The gradient.
+
+    Examples
+    --------
+    >>> scores = np.zeros((2, 4, 4), np.float32)  # (batch, q, k)
+    >>> pyflowk.masked_softmax(scores, lengths=np.array([4, 1]), causal=True)[:, 1]
+    array([[0.5, 0.5, 0. , 0. ],
+           [1. , 0. , 0. , 0. ]], dtype=float32)
+    >>> mask = np.array([True, False, False, True])  # True: masked out
+    >>> pyflowk.masked_softmax(scores, mask)[0, 0]
+    array([0. , 0.5, 0.5, 0. ], dtype=float32)
+    >>> bias = np.log([1, 3, 1, 1]).astype(np.float32)  # the last 3 columns up to the diagonal, and a bias
+    >>> pyflowk.masked_softmax(scores, causal=True, window=3, bias=bias)[0, 3].round(4)
+    array([0. , 0.6, 0.2, 0.2], dtype=float32)
     """
     if others:
         raise other_name(next(iter(others)))
@@ -171,6 +189,17 @@ def masked_softmax_backward(
     ------
     ValueError, TypeError, FlowkError, FlowkValueError
         As `masked_softmax`.
+
+    See Also
+    --------
+    masked_softmax : The function itself; in PyTorch and JAX its gradient is taken by autograd and `jax.grad`.
+
+    Examples
+    --------
+    >>> x, dy = np.zeros((1, 4)), np.array([[1.0, 0.0, 0.0, 0.0]])
+    >>> y = pyflowk.masked_softmax(x, lengths=np.array([2]))
+    >>> pyflowk.masked_softmax_backward(dy, y, lengths=np.array([2]))
+    array([[ 0.25, -0.25,  0.  ,  0.  ]])
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
         dy, y, lengths, side, causal, causal_offset, window, log, dtype, scale, out, stream
@@ -198,6 +227,17 @@ def softmax(
         has this dimension innermost in memory. An `out` of another layout costs one more pass too.
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
+
+    See Also
+    --------
+    masked_softmax : With masks, lengths, a bias or a scale.
+    log_softmax : The logarithm.
+
+    Examples
+    --------
+    >>> pyflowk.softmax(np.log([[1.0, 1.0, 2.0], [1.0, 4.0, 3.0]]))
+    array([[0.25 , 0.25 , 0.5  ],
+           [0.125, 0.5  , 0.375]])
     """
     return (_SOFTMAX_PATH.call if call_path.is_compiling() else _SOFTMAX_PATH.cached_call)(
         x, axis, dim, dtype, out, stream
@@ -219,6 +259,15 @@ def log_softmax(
     ----------
     x, axis, dim, dtype, out, stream : optional
         As in `softmax`.
+
+    See Also
+    --------
+    softmax : Without the logarithm.
+
+    Examples
+    --------
+    >>> pyflowk.log_softmax(np.array([0.0, 0.0]))
+    array([-0.69314718, -0.69314718])
     """
     return (_LOG_PATH.call if call_path.is_compiling() else _LOG_PATH.cached_call)(x, axis, dim, dtype, out, stream)
 

@@ -63,10 +63,55 @@ def test_every_public_python_name_is_on_its_page_with_its_parameters_and_text(si
     page = (site / f"{name.replace('.', '/')}.html").read_text()
     for public in module.__all__:
         shown, value = section(page, public), getattr(module, public)
+        if public in pyflowk._ALIASES:
+            assert f'<a href="#{pyflowk._ALIASES[public]}">' in shown and words(shown) == 6
+            continue
         assert words(shown.partition('class="docstring"')[2]) >= 3, f"{public} has no text"
         if inspect.isfunction(value):
             text = re.sub("<[^>]+>", "", shown)
             assert all(f"{parameter}:" in text for parameter in inspect.signature(value).parameters), public
+
+
+def test_the_reference_is_by_topic(site: Path) -> None:
+    page, topics = (site / "pyflowk.html").read_text(), tool_at("tools/function_topics.py").TOPICS
+    headings = re.findall(r'<h2 class="topic" id="([^"]+)">(.*?)</h2>', page)
+    assert [title for _, title in headings] == list(topics)
+    for (anchor, title), text in zip(headings, page.split('<h2 class="topic"')[1:]):
+        shown = [name for name in re.findall(r'<section id="(\w+)"', text) if name not in pyflowk._ALIASES]
+        assert f'href="#{anchor}"' in page and shown == topics[title].split()
+
+
+def test_help_begins_with_the_functions_by_topic() -> None:
+    assert pyflowk.__doc__
+    names = set(re.findall(r"\w+", pyflowk.__doc__.split("\n\n")[2]))
+    assert names >= set(pyflowk.__all__)
+
+
+def test_types_of_signatures_are_links(site: Path) -> None:
+    page = (site / "pyflowk.html").read_text()
+    assert '<a href="pyflowk.html#type-ArrayT">ArrayT</a>' in section(page, "permute")
+    assert '<a href="../pyflowk.html#type-Stream">Stream</a>' in (site / "pyflowk" / "memory.html").read_text()
+
+
+@pytest.mark.skipif(not has_framework("torch"), reason="could not import 'torch'")
+def test_modules_of_pytorch_show_their_constructors(site: Path) -> None:
+    import pyflowk.torch
+
+    page = (site / "pyflowk" / "torch.html").read_text()
+    for name in pyflowk.torch.__all__[:-1]:
+        parameters = list(inspect.signature(getattr(pyflowk.torch, name)).parameters)
+        text = "".join(re.sub("<[^>]+>", "", section(page, name)).split())
+        assert all(re.search(rf"[(,]{parameter}[:=]", text) for parameter in parameters), name
+
+
+def test_the_search_finds_functions_other_names_sections_and_c_functions(site: Path) -> None:
+    index = (site / "search.js").read_text()
+    for name in (*pyflowk.__all__, *C_FUNCTIONS, "Recipes: Packed documents"):
+        assert f'"fullname": "{"" if " " in name or name in C_FUNCTIONS else "pyflowk."}{name}"' in index, name
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert text.count('<input type="search"') == 1 and 'button.className = "copy"' in text
+        assert f'script.src = "{"../" * (page.parent != site)}search.js"' in text
 
 
 def test_every_c_function_is_on_its_page_with_its_declaration_and_text(site: Path) -> None:
