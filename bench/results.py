@@ -228,7 +228,7 @@ def _results_lines(run: dict[str, Any]) -> Iterator[str]:
     for op in OPERATORS:
         of_op = [row for row in rows if row["op"] == op]
         if of_op:
-            yield from ("", f"## {op}", "", *_sets(of_op), "", f"![{op}](results/{op}.png)", "", *_slowest(of_op))
+            yield from ("", f"## {op}", "", *_sets(of_op), "", f"![{op}](results/{op}.svg)", "", *_slowest(of_op))
     of_articles = [row for row in run["rows"] if row["set"] == "articles"]
     if of_articles:
         table = "\n".join(articles.table(of_articles)).strip()
@@ -281,11 +281,11 @@ def write(run: dict[str, Any], root: Path = ROOT) -> None:
     for op in OPERATORS:
         of_op = [row for row in run["rows"] if row["op"] == op and row["set"] != "articles" and "missing" not in row]
         if of_op:
-            plot.write(str(folder / f"{op}.png"), run | {"rows": of_op})
+            plot.write(str(folder / f"{op}.svg"), run | {"rows": of_op})
     lines = [line for line in TABLE if line.work in CHOSEN]
     best = [(line.work, best_rivals(fractions_of(line, run["rows"]))) for line in lines]
     pairs = [(work, rivals[0].own, NAMES[rivals[0].name], rivals[0].theirs) for work, rivals in best if rivals]
-    plot.write_pairs(str(folder / "overview.png"), run["machine"].get("GPU", ""), pairs)
+    plot.write_pairs(str(folder / "overview.svg"), run["machine"].get("GPU", ""), pairs)
     readme.write_text(readme_text(readme.read_text(), run["rows"]))
 
 

@@ -262,7 +262,7 @@ def page(header: str, operations_header: str) -> tuple[str, list[tuple[str, list
     anchors |= {f"FLOWK_{family}_{row[0]}" for family, rows in families.items() for row in rows}
     writer = Writer(anchors)
     # Without the numbered list of contents: the page has its own.
-    introduction = "\n".join(line for line in introduction.split("\n") if not re.match(r"\s+\d\. |\s{20,}\d\. ", line))
+    introduction = "\n".join(line for line in introduction.split("\n") if not re.match(r"\s+\d+\. ", line))
     parts = [writer.prose(introduction)]
     for section in sections:
         parts.append(f'<h2 id="{_anchor(section.title)}">{section.title}</h2>')

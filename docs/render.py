@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import c_header
+import diagrams
 import mask_pictures
 import pdoc
 import pdoc.doc
@@ -170,7 +171,10 @@ def guide_page(name: str) -> str:
     text = text.replace("[[speed_table]]", speed_table())
     body = str(pdoc.render_helpers.to_html(text))
     for names in re.findall(r"<p>\[\[(.*?)\]\]</p>", body):
-        figures = "".join(map(mask_pictures.picture, names.split(", ")))
+        figures = "".join(
+            diagrams.DIAGRAMS[one]() if one in diagrams.DIAGRAMS else mask_pictures.picture(one)
+            for one in names.split(", ")
+        )
         body = body.replace(f"<p>[[{names}]]</p>", f'<div class="pictures">{figures}</div>')
     return page(f"{name}.html", GUIDE[name], body, headings(body))
 
@@ -214,7 +218,7 @@ class Links(HTMLParser):
         for name, value in attrs:
             if name == "id" and value:
                 self.anchors.add(value)
-            if name == "href" and value and tag == "a":
+            if (name, tag) in (("href", "a"), ("src", "img")) and value and not value.startswith("data:"):
                 self.links.add(value)
 
 
@@ -287,6 +291,8 @@ def dead_links(out: Path, left_out: Collection[str] = ()) -> list[str]:
             target = pages.get(file)
             if file in absent:
                 continue
+            if target is None and file.suffix == ".svg" and file.exists():
+                continue
             if target is None or (anchor and anchor not in target.anchors):
                 dead.append(f"{path.relative_to(out.resolve())} links to {link}, which is not there")
     return dead
@@ -316,7 +322,9 @@ def render(out: Path) -> None:
         sorted(path for path in (ROOT / "tests" / "examples").iterdir() if path.is_file()),
     )
     shutil.rmtree(out, ignore_errors=True)
-    for url, text in {**texts, "search.js": search_index(modules, texts)}.items():
+    others = {path.name: path.read_text() for path in (ROOT / "bench" / "results").glob("*.svg")}
+    others["search.js"] = search_index(modules, texts)
+    for url, text in {**texts, **others}.items():
         path = out / url
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

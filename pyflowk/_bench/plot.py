@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as a picture: bars of the contenders by case or by set, and GB/s over bytes. Needs matplotlib."""
+"""A run as a picture: bars of the contenders by case or by set, and a curve per contender over its cases, sorted by
+speed. Needs matplotlib. An SVG has no background, and its text is light where the reader prefers dark."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from .measure import Row, summaries
@@ -16,15 +18,31 @@ COLORS = {
     "quack": "#d6487e", "jit": "#6fbf73", "plain": "#8a8a8a",
 }  # fmt: skip
 BAR, GAP = 0.15, 0.1  # inches
+INK, LIGHT_INK = "#22272e", "#dde1e6"  # of text and axes, and on a dark background
 
 
 def require() -> Any:
     """matplotlib's pyplot, without a display; ImportError if it is missing."""
     try:
-        import_module("matplotlib").use("Agg")
-        return import_module("matplotlib.pyplot")
+        matplotlib = import_module("matplotlib")
+        matplotlib.use("Agg")
+        pyplot = import_module("matplotlib.pyplot")
     except ImportError as error:
         raise ImportError(f"--plot needs matplotlib (pip install matplotlib): {error}") from error
+    inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    matplotlib.rcParams.update(dict.fromkeys(inks, INK) | {"svg.fonttype": "none", "svg.hashsalt": "flowk"})
+    return pyplot
+
+
+def save(figure: Any, path: str) -> None:
+    """Writes a PNG, or an SVG that follows the reader's colour scheme."""
+    if Path(path).suffix != ".svg":
+        figure.savefig(path, dpi=110)
+        return
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    text = Path(path).read_text().replace(INK, "currentColor")
+    style = f"svg {{color: {INK}}} @media (prefers-color-scheme: dark) {{svg {{color: {LIGHT_INK}}}}}"
+    Path(path).write_text(text.replace("<defs>", f"<style>{style}</style>\n <defs>", 1))
 
 
 def set_groups(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
@@ -46,47 +64,54 @@ def groups_of(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
     return [(title, row["fractions"]) for title, row in zip(titles, timed)]
 
 
+def sorted_fractions(rows: list[Row]) -> dict[str, list[float]]:
+    """The fractions of a copy of each contender, from the slowest case to the fastest."""
+    taken = [row["fractions"] for row in rows if "fractions" in row]
+    found = {name: sorted(one[name] for one in taken if name in one) for name in COLORS}
+    return {name: values for name, values in found.items() if values}
+
+
 def write(path: str, run: dict[str, Any]) -> None:
-    """Writes a PNG."""
+    """Writes a picture of a run: PNG or SVG."""
     pyplot = require()
     groups = groups_of(run["rows"])
-    names = [name for name in COLORS if any(name in fractions for _, fractions in groups)]
     height = max(1.0, sum(len(fractions) * BAR + GAP for _, fractions in groups))
-    figure, (bars, dots) = pyplot.subplots(
-        2, 1, figsize=(9, height + 4.6), height_ratios=(height, 3.6), layout="constrained"
+    figure, (bars, curves) = pyplot.subplots(
+        2, 1, figsize=(6.4, height + 4.4), height_ratios=(height, 3.6), layout="constrained"
     )
     y, middles = 0.0, []
     for _, fractions in groups:
         middles.append(y + (len(fractions) - 1) * BAR / 2)
         for name, value in fractions.items():
             bars.barh(y, value, BAR * 0.9, color=COLORS[name])
-            bars.text(value + 0.006, y, f"{value:.2f}", va="center", fontsize=6)
+            bars.text(value + 0.006, y, f"{value:.2f}", va="center", fontsize=7)
             y += BAR
         y += GAP
     bars.set_yticks(middles, [title for title, _ in groups], fontsize=8)
     bars.set_ylim(y, -BAR)
-    bars.axvline(1, color="black", linewidth=0.8, zorder=0)
+    bars.set_xlim(0, 1.1 * max((value for _, fractions in groups for value in fractions.values()), default=1))
+    bars.axvline(1, color=INK, linewidth=0.8, zorder=0)
     bars.set_xlabel("speed relative to a copy (higher is better)")
     figure.suptitle(f"{run['machine'].get('GPU', '')}, {run['machine'].get('date', '')}", fontsize=10)
-    for name in reversed(names):
-        timed = [row for row in run["rows"] if name in row.get("us", {})]
-        moved = [row["read_bytes"] + row["written_bytes"] for row in timed]
-        rates = [count / row["us"][name] * 1e-3 for count, row in zip(moved, timed)]
-        dots.scatter([count / 1e6 for count in moved], rates, s=9, label=name, color=COLORS[name])
-    dots.set_xscale("log")
-    dots.set_xlabel("MB read and written")
-    dots.set_ylabel("GB/s")
-    dots.set_ylim(bottom=0)
-    dots.grid(alpha=0.3)
-    if names:
-        handles, labels = dots.get_legend_handles_labels()
-        figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=len(names), fontsize=8)
-    figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
+    fractions_of = sorted_fractions(run["rows"])
+    for name, values in fractions_of.items():
+        shares = [100 * (index + 0.5) / len(values) for index in range(len(values))]
+        marker = "o" if len(values) == 1 else None
+        curves.plot(shares, values, marker=marker, label=f"{name} ({len(values)})", color=COLORS[name], zorder=2)
+    curves.axhline(1, color=INK, linewidth=0.8, zorder=0)
+    curves.set_xlim(0, 100)
+    curves.set_ylim(bottom=0)
+    curves.set_xlabel("% of a library's cases, the slowest first; the legend has their number")
+    curves.set_ylabel("speed relative to a copy")
+    curves.grid(alpha=0.3)
+    if fractions_of:
+        figure.legend(loc="outside lower center", ncols=len(fractions_of), fontsize=8, framealpha=0)
+    save(figure, path)
     pyplot.close(figure)
 
 
 def write_pairs(path: str, gpu: str, pairs: list[tuple[str, float, str, float]]) -> None:
-    """A PNG of (work, flowk's speed, another library, its speed): a pair of bars per work."""
+    """A picture of (work, flowk's speed, another library, its speed): a pair of bars per work."""
     pyplot = require()
     figure, axes = pyplot.subplots(figsize=(8.4, 0.3 + 0.62 * len(pairs)), layout="constrained")
     other = "#7c8794"
@@ -99,8 +124,8 @@ def write_pairs(path: str, gpu: str, pairs: list[tuple[str, float, str, float]])
     axes.set_yticks(range(len(pairs)), titles, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.05)
-    axes.axvline(1, color="black", linewidth=0.8)
+    axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_xlabel(f"speed relative to a plain copy of the same bytes, {gpu}: higher is better", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
+    save(figure, path)
     pyplot.close(figure)

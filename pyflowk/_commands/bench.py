@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--articles", action="store_true", help="what the articles published, and the same here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each contender; 0: checks results only")
     parser.add_argument("--json", metavar="FILE", help="writes every row, for --compare")
-    parser.add_argument("--plot", metavar="FILE.png", help="writes a picture (needs matplotlib)")
+    parser.add_argument("--plot", metavar="FILE.svg", help="writes a picture (needs matplotlib)")
     parser.add_argument("--html", metavar="FILE", help="writes one page with plots and a table to sort")
     parser.add_argument("--compare", metavar="OLD.json", help=f"fails where a case got {SLOWER * 100:.0f} %% slower")
     parser.add_argument("--quiet", action="store_true", help="no line per case")

@@ -196,6 +196,15 @@ def test_every_picture_is_on_the_page_of_masks() -> None:
     assert {name for line in names for name in line.split(", ")} == set(PICTURES)
 
 
+def test_every_drawing_and_plot_is_on_a_page(site: Path) -> None:
+    text = "".join(path.read_text() for path in (DOCS / "pages").glob("*.md"))
+    for name in tool_at("docs/diagrams.py").DIAGRAMS:
+        assert f"[[{name}]]" in text
+    plots = {path.name for path in (ROOT / "bench" / "results").glob("*.svg")}
+    assert plots == set(re.findall(r"!\[.*?\]\((\w+\.svg)\)", text))
+    assert plots == {path.name for path in site.glob("*.svg")} != set()
+
+
 def test_pages_name_functions_that_exist() -> None:
     named = {
         (path.stem, name)

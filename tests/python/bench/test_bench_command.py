@@ -20,7 +20,17 @@ import pytest
 from host_machine import HostMachine
 from source_tree import ROOT
 
-from pyflowk._bench import articles, elementwise_work, measure, page, permute_work, prelu_work, report, softmax_work
+from pyflowk._bench import (
+    articles,
+    elementwise_work,
+    measure,
+    page,
+    permute_work,
+    plot,
+    prelu_work,
+    report,
+    softmax_work,
+)
 from pyflowk._commands import bench
 
 
@@ -302,6 +312,17 @@ def test_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     assert run(["softmax", "plain", "f32", "40x33", "--plot", str(picture)]) == 0
     assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_picture_in_svg_follows_the_reader_s_colours(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "bench.svg"
+    rows = [row_of(f"case{i}", 0.5 + i / 10) for i in range(4)]
+    plot.write(str(picture), {"machine": {}, "rows": rows})
+    text = picture.read_text()
+    assert "prefers-color-scheme: dark" in text and "currentColor" in text
+    assert text.count(plot.INK) == 1  # in the style
+    assert plot.sorted_fractions(rows[::-1])["flowk"] == sorted(row["fractions"]["flowk"] for row in rows)
 
 
 def test_json_has_what_a_comparison_needs(tmp_path: Path) -> None:

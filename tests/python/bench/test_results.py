@@ -26,7 +26,7 @@ def test_readme_and_results_agree() -> None:
     assert results.results_text(run) == page
     chosen = set(results.speed_table(run["rows"], results.CHOSEN).splitlines())
     assert len(chosen) == len(results.CHOSEN) + 2 and chosen <= set(page.splitlines())
-    assert (ROOT / "bench" / "results" / "overview.png").exists()
+    assert (ROOT / "bench" / "results" / "overview.svg").exists()
 
 
 def test_every_line_of_the_table_has_a_set_of_the_results() -> None:
@@ -90,7 +90,7 @@ def test_all_files_are_written_and_agree(tmp_path: Path) -> None:
     assert "old" not in written and "between" in written and written.endswith("after\n")
     assert written.count("| softmax with a dense mask |") == 2 and "| softmax with a dense mask |" in table_of(page)
     assert results.results_text(json.loads((tmp_path / "bench" / "results" / "rows.json").read_text())) == page
-    assert all((tmp_path / "bench" / "results" / f"{name}.png").exists() for name in ("overview", "permute", "softmax"))
+    assert all((tmp_path / "bench" / "results" / f"{name}.svg").exists() for name in ("overview", "permute", "softmax"))
     assert "## The articles" in page and "A100" in page
     with pytest.raises(ValueError, match="README has no"):
         results.with_table("", "speed", "table")
