@@ -10,6 +10,7 @@ torch must see them: in autograd, torch.func, torch.compile and torch.export.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from torch import Tensor
 
 from ._elementwise.functions import silu
 from ._elementwise.with_parameters import gelu
+from ._native.operator_table import OF_MEMORY
 from ._operators.prelu import prelu
 from ._operators.softmax import log_softmax, masked_softmax, softmax
+from ._operators.softmax_arguments import OF_MASK
 from ._torch import operators as _operators
 
 __all__ = ["GELU", "LogSoftmax", "MaskedSoftmax", "PReLU", "SiLU", "Softmax", "operators"]
@@ -93,7 +96,7 @@ def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
 
 
 class MaskedSoftmax(torch.nn.Module):
-    """pyflowk.masked_softmax as a module: what is fixed is given to it, masks, lengths and biases to forward().
+    """pyflowk.masked_softmax as a module: it gets the options, and forward() the masks, lengths and biases.
 
     Examples
     --------
@@ -102,33 +105,26 @@ class MaskedSoftmax(torch.nn.Module):
     [[0.5, 0.5], [1.0, 0.0]]
     """
 
-    def __init__(
-        self,
-        *,
-        scale: float = 1.0,
-        causal: bool = False,
-        causal_offset: int = 0,
-        window: int | None = None,
-        side: str = "left",
-        log: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    __signature__ = inspect.Signature(
+        [
+            one
+            for one in inspect.signature(masked_softmax).parameters.values()
+            if one.kind == one.KEYWORD_ONLY and one.name not in (*OF_MASK, *OF_MEMORY)
+        ]
+    )
+
+    def __init__(self, **options: Any) -> None:
         """The options of `pyflowk.masked_softmax`."""
         super().__init__()
-        self.options: dict[str, Any] = dict(scale=scale, causal=causal, causal_offset=causal_offset, window=window)
-        self.options |= dict(side=side, log=log, dtype=dtype)
+        bound = self.__signature__.bind(**options)
+        bound.apply_defaults()
+        self.options = bound.arguments
 
-    def forward(
-        self,
-        input: Tensor,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        bias: Tensor | None = None,
-    ) -> Tensor:
-        """The softmax of `input` over its last dimension, as `pyflowk.masked_softmax`."""
-        function = torch.ops.flowk.masked_softmax if input.is_meta else masked_softmax
-        return function(input, mask, lengths=lengths, bias=bias, **self.options)
+    def forward(self, input: Tensor, mask: Tensor | None = None, **arrays: Tensor | None) -> Tensor:
+        """The softmax of `input` over its last dimension; `arrays` are the lengths and biases of
+        `pyflowk.masked_softmax`."""
+        function: Any = torch.ops.flowk.masked_softmax if input.is_meta else masked_softmax
+        return function(input, mask, **arrays, **self.options)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())

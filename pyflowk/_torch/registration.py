@@ -9,6 +9,7 @@ torch.func, which know what to do with such a Function but not with an operator'
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -27,7 +28,7 @@ below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
 is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
-PARAMETERS: dict[str, tuple[str, ...]] = {}  # the names of an operator's, in the order of its schema
+PARAMETERS: dict[str, dict[str, Any]] = {}  # the defaults of an operator's, by name in the order of its schema
 # The calls of each operator. The dispatcher's take arguments as the schema says; all others take all arguments by
 # position.
 DISPATCHED: dict[str, Callable[..., Tensor]] = {}
@@ -101,7 +102,9 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     by_schema = DISPATCHED[name] = getattr(operator, "_op", operator)
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
     in_python = [one.rpartition(" ")[2] for one in parameters.split(", ")]
-    names = rules.names = PARAMETERS[name] = tuple(one.partition("=")[0] for one in in_python if one != "*")
+    named = [one.partition("=")[::2] for one in in_python if one != "*"]
+    PARAMETERS[name] = {parameter: ast.literal_eval(default or "None") for parameter, default in named}
+    names = rules.names = tuple(PARAMETERS[name])
     split = in_python.index("*") if "*" in in_python else len(names)
     path = _path(name, names, function)
 
@@ -209,7 +212,7 @@ def _path(name: str, names: tuple[str, ...], function: Callable[..., Any] | Call
 
 def all_arguments(name: str, arguments: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of an operator in the order of its schema."""
-    return *arguments, *map(options.get, PARAMETERS[name][len(arguments) :])
+    return *arguments, *list((PARAMETERS[name] | options).values())[len(arguments) :]
 
 
 def call_operator(name: str, arguments: Sequence[Any], options: dict[str, Any] = {}) -> Tensor:  # noqa: B006

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .registration import CALLS, Rules, keep, register_operator
+from .registration import CALLS, PARAMETERS, Rules, all_arguments, keep, register_operator
 
 
 def register_all() -> None:
@@ -38,9 +41,14 @@ class _Softmax(Rules):
         keep(ctx, result)
         ctx.x_dtype = arguments[0].dtype
 
+    @functools.cached_property
+    def _options(self) -> tuple[Any, ...]:
+        """The arguments of masked_softmax_backward between y and the dtype."""
+        return all_arguments("masked_softmax_backward", (), {"log": self.log})[2:-1]
+
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        options = ("left", False, 0, None, 1.0, self.log, ctx.x_dtype)
-        return CALLS.masked_softmax_backward(gradients[0], *ctx.saved_tensors, None, *options), None
+        y = ctx.saved_tensors[0]
+        return CALLS.masked_softmax_backward(gradients[0], y, *self._options, ctx.x_dtype), None
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         y, t = ctx.saved_tensors[0], tangents[0]
@@ -50,29 +58,37 @@ class _Softmax(Rules):
         return operator(arguments[0].movedim(in_dims[0], 0), *arguments[1:]), 0
 
 
+def _option_names() -> tuple[str, ...]:
+    """The arguments of masked_softmax_backward between lengths and the dtype. masked_softmax has them too."""
+    return tuple(PARAMETERS["masked_softmax_backward"])[3:-1]
+
+
 class _MaskedSoftmax(Rules):
+    @functools.cached_property
+    def _options_of(self) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        return itemgetter(*map(self.names.index, _option_names()))
+
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        x, _, lengths, *of_mask, _, scale, log, _ = arguments
-        keep(ctx, result, lengths)
-        ctx.x_dtype, ctx.options = x.dtype, (*of_mask, scale, log)
+        keep(ctx, result, arguments[2])
+        ctx.x_dtype, ctx.options = arguments[0].dtype, self._options_of(arguments)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (y, lengths), needs, of_x, of_bias = ctx.saved_tensors, ctx.needs_input_grad, None, None
-        (*of_mask, _, log), bias_place = ctx.options, 7
+        (y, lengths), needs, bias = ctx.saved_tensors, ctx.needs_input_grad, self.names.index("bias")
+        found: list[Tensor | None] = [None] * len(needs)
         if needs[0]:
-            of_x = CALLS.masked_softmax_backward(gradients[0], y, lengths, *ctx.options, ctx.x_dtype)
-        if needs[bias_place]:  # in float32 before it is summed
+            found[0] = CALLS.masked_softmax_backward(gradients[0], y, lengths, *ctx.options, ctx.x_dtype)
+        if needs[bias]:  # in float32 before it is summed
             wide = torch.float64 if ctx.x_dtype == torch.float64 else torch.float32
-            of_bias = CALLS.masked_softmax_backward(gradients[0], y, lengths, *of_mask, 1.0, log, wide)
-        return of_x, *[None] * (bias_place - 1), of_bias, None, None, None
+            unscaled = dict(zip(_option_names(), ctx.options)) | {"scale": 1.0}
+            found[bias] = CALLS.masked_softmax_backward(gradients[0], y, lengths, *unscaled.values(), wide)
+        return tuple(found)
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        y, given = ctx.saved_tensors[0], dict(zip(self.names, tangents))
-        of_x, of_bias = given["x"], given["bias"]
-        *_, scale, log = ctx.options
-        t = 0 if of_x is None else scale * of_x
+        y, options = ctx.saved_tensors[0], dict(zip(_option_names(), ctx.options))
+        of_x, of_bias = tangents[0], tangents[self.names.index("bias")]
+        t = 0 if of_x is None else options["scale"] * of_x
         t = t if of_bias is None else t + of_bias
-        return _projected(y, t.expand(y.shape), log=log).to(y.dtype) if isinstance(t, Tensor) else None
+        return _projected(y, t.expand(y.shape), log=options["log"]).to(y.dtype) if isinstance(t, Tensor) else None
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
