@@ -264,6 +264,15 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
   *shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(RunTableEntry)) * entries);
 }
 
+// No warp of a block is without work: a tile that fewer threads move in one pass has fewer.
+int32_t general_tile_threads(const TileLayout& layout, const GeneralTileParams& params) {
+  const int64_t loads = layout.src_rows.count / layout.dense_rows * params.load.vectors_per_row.divisor;
+  const int64_t stores = layout.dst_rows.count * params.store.num_vectors;
+  const int64_t entries = params.table.rank > 0 ? params.table.num_entries : 0;
+  return static_cast<int32_t>(
+      std::min<int64_t>(round_up(std::max({loads, stores, entries}), warp_lanes), tile_threads));
+}
+
 bool build_general_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
   const PermuteProblem& problem = search.problem;
   const Run& dst = layout.tile.dst;
@@ -280,6 +289,7 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
       ceil_div(dst.bytes + (fits_granules ? 0 : params.dst_granule - problem.dst_unit_bytes), vector_bytes);
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
+  plan->launch.num_threads = general_tile_threads(layout, params);
   add_row_table(&plan->launch, &params);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }
