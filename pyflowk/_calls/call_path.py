@@ -32,7 +32,7 @@ from .._native import library as native
 from .._native.abi import DType
 from .._native.operator_table import OF_MEMORY
 from .._pipeline import Bound, Request
-from .plan_words import plan_of
+from .plan_words import is_number_of_call, plan_of
 
 _ROLES = {"": "a", "#": "n", "=": "o", "~": "v"}
 _MAX_ARGUMENTS = 16  # of c_call.h
@@ -71,8 +71,7 @@ class CallPath:
         self.cached_call: Callable[..., Any] = self.call
         if cache is not None and len(self.roles) <= _MAX_ARGUMENTS:
             text = f"cached_call(*arguments)\n--\n\nThe fast path of {request.__name__.strip('_')}()."
-            python = self.call_and_register, self.miss, self.call_under_autograd
-            self.cached_call = cache.path(text, self.roles, *python)
+            self.cached_call = cache.path(text, self.roles, self.call_and_register, self.miss)
 
     def call(self, *arguments: Any) -> Any:
         """The path through Python."""
@@ -85,20 +84,12 @@ class CallPath:
         return call if cache is None else cache.kernel(self.cached_call, call, miss, asked)
 
     def as_operator(self, function: Any, under_autograd: Any, under_autocast: Any = None) -> None:
-        """Makes `cached_call`, or a function of kernel(), that of an operator: with torch's tensors it calls
-        `under_autograd` if one requires a gradient, and `under_autocast` under autocast. Both take the inputs alone."""
+        """Makes `cached_call`, or a function of kernel(), that of an operator: with torch's tensors, and numbers beside
+        them, it calls `under_autograd` if one requires a gradient, and `under_autocast` under autocast. Both take the
+        inputs alone."""
         cache = program_cache()
         if cache is not None:
             cache.as_operator(function, under_autograd, under_autocast)
-
-    def call_under_autograd(self, *inputs: Any) -> tuple[Any, tuple[Any, ...] | bool | None]:
-        """As miss(), for torch's tensors if one requires a gradient."""
-        request, outs, _ = self._split(inputs)
-        bound = _pipeline.bind(request, outs, None)
-        if isinstance(bound, Bound):
-            return bound.run(), False
-        numbers = {name: index for index, (name, role) in enumerate(zip(self.names, self.roles)) if role == "v"}
-        return bound.under_autograd(request, inputs, numbers)
 
     def bind_plan(self, named: dict[str, Any]) -> Bound:
         """The plan of a call with arguments by name."""
@@ -116,12 +107,16 @@ class CallPath:
         return result
 
     def miss(self, *arguments: Any) -> tuple[Any, tuple[Any, ...] | bool | None]:
-        """The result of a call, and its plan for the cache; None if the call runs in Python every time, False if it
-        does this time."""
+        """The result of a call, and its plan for the cache, which has the operator to call if a framework must see the
+        call. None if the call runs in Python every time, False if it does this time."""
         request, outs, stream = self._split(arguments)
         bound = _pipeline.bind(request, outs, stream)
         if not isinstance(bound, Bound):
-            return bound.by_operator(request, outs, stream), False
+            if stream is not None or any(out is not None for out in outs):
+                return bound.by_operator(request, outs, stream), False
+            inputs = enumerate(zip(self.names, self.roles, arguments))
+            numbers = {name: index for index, (name, *number) in inputs if is_number_of_call(*number)}
+            return bound.by_cached_operator(request, arguments[: self.num_inputs], numbers)
         result = bound.run()
         try:
             if set(native.loaded) - {None}:

@@ -43,6 +43,8 @@ static bool torch_watches(void) {
   return !integer_attribute(torch_gates.forward_mode, names._current_level, &level) || level >= 0;
 }
 
+bool is_autocast_enabled(void) { return is_true(PyObject_CallNoArgs(torch_gates.is_autocast_enabled)); }
+
 // Is the tensor negated or conjugated when it is read?
 static bool is_lazy(PyObject *tensor, bool is_complex) {
   if (is_true(PyObject_CallFunctionObjArgs(torch_gates.is_neg, tensor, NULL))) return true;
@@ -58,7 +60,7 @@ static bool add_words(CallValues *values, const int64_t *words, int num_words) {
   return true;
 }
 
-bool add_word(CallValues *values, uint64_t kind, uint64_t word) {
+static bool add_word(CallValues *values, uint64_t kind, uint64_t word) {
   const int64_t words[] = {(int64_t)kind, (int64_t)word};
   return add_words(values, words, 2);
 }
@@ -145,7 +147,6 @@ static bool add_operand(CallValues *values, PyObject *argument, const ArrayType 
                         : role == role_operand && PyLong_CheckExact(argument) ? add_integer(values, argument)
                                                                               : add_object(values, argument, true);
   if (!is_added) return false;
-  values->is_mixed |= !type && argument != Py_None;
   ++values->num_pointers;
   if (is_out) values->outs[values->num_outs++] = type ? argument : NULL;
   return true;
@@ -231,8 +232,6 @@ bool read_arguments(CallValues *values, const char *roles, PyObject *const *argu
     }
   }
   if (!values->first || (values->is_watched && torch_watches())) return false;
-  values->is_autocast_enabled =
-      values->is_watched && asked & ask_autocast && is_true(PyObject_CallNoArgs(torch_gates.is_autocast_enabled));
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
   if (values->first_type->access == by_numba_attributes && (lacks_out || values->has_stream)) return false;
   return choose_stream(values, out_type);

@@ -39,10 +39,10 @@ typedef struct {
   int64_t stream_of_array;  // of DeviceArrays
   bool has_stream_of_array, has_stream;
   bool is_watched;
-  bool is_mixed;             // an array is not torch's, or a number is in the place of one
-  bool requires_grad;        // one of torch's tensors, while autograd is on
-  bool is_autocast_enabled;  // for torch's tensors
-  int is_grad_enabled;       // -1: not asked
+  bool is_mixed;        // an array is not torch's
+  bool requires_grad;   // one of torch's tensors, while autograd is on
+  int is_grad_enabled;  // -1: not asked
+  bool by_operator;     // torch sees the call
 } CallValues;
 
 extern TorchGates torch_gates;
@@ -58,8 +58,8 @@ enum { ask_autograd = 1, ask_autocast = 2 };
 bool read_arguments(CallValues *values, const char *roles, PyObject *const *arguments, Py_ssize_t num_arguments,
                     int asked);
 
-// Adds to the key; false if it has no room.
-bool add_word(CallValues *values, uint64_t kind, uint64_t word);
+// Is torch's autocast on?
+bool is_autocast_enabled(void);
 
 // Is the call's stream the one on which new arrays are allocated? If not, a call that needs some runs in Python.
 bool is_on_current_stream(const CallValues *values);

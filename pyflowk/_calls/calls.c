@@ -20,9 +20,9 @@ static PyObject *call_python(PyObject *function, PyObject *const *arguments, Py_
   return result;
 }
 
-static PyObject *call_and_add_plan(const CallPath *path, PyObject *miss, PyObject *const *arguments,
-                                   Py_ssize_t num_arguments, const CallValues *values, uint64_t hash) {
-  PyObject *both = call_python(miss, arguments, num_arguments), *result, *plan;
+static PyObject *call_and_add_plan(const CallPath *path, PyObject *const *arguments, Py_ssize_t num_arguments,
+                                   CallValues *values, uint64_t hash) {
+  PyObject *both = call_python(path->miss, arguments, num_arguments), *result, *plan;
   if (!both || !PyArg_ParseTuple(both, "OO", &result, &plan)) {
     Py_XDECREF(both);
     return NULL;
@@ -81,9 +81,11 @@ static bool run_plan(const Plan *plan, CallValues *values, PyObject **results) {
 }
 
 static void mark_written(PyObject *out) {
-  PyObject *done = PyObject_CallFunction(torch_gates.increment_version, "((O))", out);
+  PyObject *outs = PyTuple_Pack(1, out);
+  PyObject *done = outs ? PyObject_CallFunctionObjArgs(torch_gates.increment_version, outs, NULL) : NULL;
   if (!done) PyErr_Clear();
   Py_XDECREF(done);
+  Py_XDECREF(outs);
 }
 
 // The one result, or a tuple with None for those that are not needed. Takes the results.
@@ -113,23 +115,34 @@ static bool needs_python(const Plan *plan, const CallValues *values) {
 
 // ---- calls that torch sees ------------------------------------------------------------------------------------------
 
-// An operator takes torch's tensors and options, allocates its result and runs on the current stream.
+// An operator takes torch's tensors, numbers and options, allocates its result and runs on the current stream.
 static bool is_call_of_operator(const CallValues *values) {
   for (int i = 0; i < values->num_outs; ++i)
     if (values->outs[i]) return false;
   return !values->is_mixed && !values->has_stream;
 }
 
-static bool has_autocast_rule(const Plan *plan) {
-  return plan->operator && PySet_Contains(torch_gates.autocast_operators, plan->operator) != 0;
+static bool is_under_autocast(const CallPath *path, const CallValues *values) {
+  return values->is_watched && path->asked & ask_autocast && is_autocast_enabled();
 }
 
-static PyObject *call_under_autograd(const CallPath *path, PyObject *const *arguments, CallValues *values) {
-  if (path->is_operator) return call_python(path->under_autograd, arguments, path->num_inputs);
-  if (!add_word(values, 'g', 0)) return call_python(path->call, arguments, path->num_inputs);
-  const uint64_t hash = hash_of(path->owner, values);
+// May autocast choose the types of the results, which are new arrays?
+static bool may_change_types(const CallPath *path, const CallValues *values, const Plan *plan) {
+  if (!values->is_watched || values->outs[0]) return false;
+  const bool has_rule =
+      !plan || (plan->operator && PySet_Contains(torch_gates.autocast_operators, plan->operator) != 0);
+  return has_rule && is_under_autocast(path, values);
+}
+
+static PyObject *call_operator(const CallPath *path, PyObject *const *arguments, Py_ssize_t num_arguments,
+                               CallValues *values, uint64_t hash) {
+  if (!is_call_of_operator(values)) return call_python(path->call, arguments, num_arguments);
+  if (path->under_autograd) return call_python(path->under_autograd, arguments, path->num_inputs);
+  values->by_operator = true;
   Plan *plan = find_plan(path->owner, values, hash);
-  if (!plan) return call_and_add_plan(path, path->under_autograd, arguments, path->num_inputs, values, hash);
+  const bool is_under_rule = (!plan || plan->under_autocast) && is_under_autocast(path, values);
+  if (!plan || !(values->requires_grad || is_under_rule))
+    return call_and_add_plan(path, arguments, path->num_inputs, values, hash);
   if (!plan->is_cacheable) return call_python(path->call, arguments, path->num_inputs);
   ++plan->num_users;
   PyObject *filled[max_arguments];
@@ -139,8 +152,7 @@ static PyObject *call_under_autograd(const CallPath *path, PyObject *const *argu
     const long index = PyLong_AsLong(PyTuple_GetItem(argument, 0));
     filled[i] = index < 0 ? PyTuple_GetItem(argument, 1) : arguments[index];
   }
-  const bool is_under_autocast = values->is_autocast_enabled && plan->under_autocast;
-  PyObject *result = call_python(is_under_autocast ? plan->under_autocast : plan->under_autograd, filled, size);
+  PyObject *result = call_python(is_under_rule ? plan->under_autocast : plan->under_autograd, filled, size);
   release_plan(plan);
   return result;
 }
@@ -151,16 +163,16 @@ PyObject *cached_call(PyObject *self, PyObject *const *arguments, Py_ssize_t num
   if (num_arguments < path->num_inputs || num_arguments > path->num_arguments ||
       !read_arguments(&values, path->roles, arguments, num_arguments, path->asked))
     return call_python(path->call, arguments, num_arguments);
-  if (values.is_autocast_enabled && path->under_autocast && is_call_of_operator(&values))
+  if (path->under_autocast && is_call_of_operator(&values) && is_under_autocast(path, &values))
     return call_python(path->under_autocast, arguments, path->num_inputs);
-  if (values.requires_grad)
-    return path->under_autograd && is_call_of_operator(&values) ? call_under_autograd(path, arguments, &values)
-                                                                : call_python(path->call, arguments, num_arguments);
   const uint64_t hash = hash_of(path->owner, &values);
+  if (values.requires_grad) return call_operator(path, arguments, num_arguments, &values, hash);
   Plan *plan = find_plan(path->owner, &values, hash);
-  if (!plan) return call_and_add_plan(path, path->miss, arguments, num_arguments, &values, hash);
-  if (needs_python(plan, &values) || (values.is_autocast_enabled && has_autocast_rule(plan)))
-    return call_python(path->call, arguments, num_arguments);
+  const bool is_by_autocast = may_change_types(path, &values, plan);
+  if (is_by_autocast && is_call_of_operator(&values))
+    return call_operator(path, arguments, num_arguments, &values, hash);
+  if (!plan) return call_and_add_plan(path, arguments, num_arguments, &values, hash);
+  if (is_by_autocast || needs_python(plan, &values)) return call_python(path->call, arguments, num_arguments);
 
   ++plan->num_users;
   const int num_results = plan->num_results;

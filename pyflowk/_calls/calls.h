@@ -11,12 +11,12 @@ typedef struct {
   PyMethodDef method;  // its text belongs to this struct
   PyObject *call;      // runs the call in Python, with the same arguments
   PyObject *miss;      // called with the arguments: (result, the plan for add_plan())
-  // Called with the inputs if all arrays are torch's: if one requires a gradient, and under autocast. May be NULL.
+  // Of an operator, called with the inputs if all arrays are torch's: if one requires a gradient, and under autocast
+  // (NULL: it has no rule). Other functions have plans that name an operator.
   PyObject *under_autograd, *under_autocast;
   PyObject *keep_alive;
   Py_ssize_t num_inputs, num_arguments;
   char roles[max_arguments + 1];
-  bool is_operator;     // of torch; false: `under_autograd` returns (result, the plan for add_plan()), as `miss` does
   int asked;            // of torch's features
   const void *owner;    // of the plans: this object, or for a kernel the object of the public function
   PlannedCall planned;  // of a prepared call

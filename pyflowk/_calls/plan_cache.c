@@ -38,7 +38,8 @@ Plan *find_plan(const void *owner, const CallValues *values, uint64_t hash) {
   Plan **set = plans[hash % num_sets];
   for (int i = 0; i < plans_per_set && set[i]; ++i) {
     Plan *plan = set[i];
-    if (plan->hash != hash || plan->owner != owner || plan->num_key_words != values->num_key_words) continue;
+    if (plan->hash != hash || plan->owner != owner || plan->by_operator != values->by_operator) continue;
+    if (plan->num_key_words != values->num_key_words) continue;
     if (memcmp(plan->key, values->key, (size_t)values->num_key_words * sizeof *plan->key) != 0) continue;
     if (i > 0) {
       memmove(set + 1, set, (size_t)i * sizeof *set);
@@ -156,14 +157,16 @@ static bool fill_plan(Plan *plan, PyObject *plan_of_python) {
   return true;
 }
 
-void add_plan(const void *owner, const CallValues *values, uint64_t hash, PyObject *plan_of_python) {
+void add_plan(const void *owner, CallValues *values, uint64_t hash, PyObject *plan_of_python) {
   const size_t key_bytes = (size_t)values->num_key_words * sizeof *values->key;
+  if (PyTuple_Check(plan_of_python)) values->by_operator = PyTuple_Size(plan_of_python) == 4;
   if (plan_of_python == Py_False || find_plan(owner, values, hash))
     return;  // another thread has added it, or a call inside this one
   Plan *plan = calloc(1, sizeof *plan + key_bytes);
   if (!plan) return;
   plan->owner = owner;
   plan->hash = hash;
+  plan->by_operator = values->by_operator;
   plan->num_users = 1;
   plan->num_key_words = values->num_key_words;
   memcpy(plan->key, values->key, key_bytes);

@@ -29,9 +29,10 @@ typedef struct {
   NewArray new_arrays[max_new_arrays];
   PyObject *default_dtype;  // the default dtype of torch that the plan is for; NULL: any
   PyObject *operator;       // its name in torch; NULL: it is none
-  // Of a call under autograd, instead of steps: what is called with the arguments of `template`, also under autocast if
-  // `under_autocast` is NULL. For each argument, `template` has (the index of an input or -1, the argument).
+  // Of a call that torch sees, instead of steps: what is called with the arguments of `template`, also under autocast
+  // if `under_autocast` is NULL. For each argument, `template` has (the index of an input or -1, the argument).
   PyObject *under_autograd, *under_autocast, *template;
+  bool by_operator;
   PyObject *keep_alive;  // what the steps and the key point to
   int num_key_words;
   uint64_t key[];
@@ -41,10 +42,10 @@ uint64_t hash_of(const void *owner, const CallValues *values);
 Plan *find_plan(const void *owner, const CallValues *values, uint64_t hash);
 
 // Adds the plan that plan_words.py made of a Program: (steps, new arrays, number of results, default dtype, operator,
-// what to keep alive). Of a call under autograd: (under_autograd, under_autocast, template, what to keep alive). None
+// what to keep alive). Of a call that torch sees: (under_autograd, under_autocast, template, what to keep alive). None
 // says that the call runs in Python every time, False that this call does. If the plan cannot be kept, the next call
 // asks again.
-void add_plan(const void *owner, const CallValues *values, uint64_t hash, PyObject *plan_of_python);
+void add_plan(const void *owner, CallValues *values, uint64_t hash, PyObject *plan_of_python);
 
 // Ends one use of a plan. NULL is no plan.
 void release_plan(Plan *plan);

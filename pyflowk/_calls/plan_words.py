@@ -133,6 +133,11 @@ def _mask_address(mask: Any, arrays: dict[Arg, int], keep: list[Any]) -> int:
     return ctypes.addressof(copy)
 
 
+def is_number_of_call(role: str, argument: Any) -> bool:
+    """Is the argument a number of which the key of a plan has the type alone?"""
+    return (role in "avn" and type(argument) is float) or (role == "n" and type(argument) is int)
+
+
 # ---- the whole plan -------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +152,7 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     positions: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for argument, name, role in zip(arguments, (*names, *outs), roles):
-        if (role in "avn" and type(argument) is float) or (role == "n" and type(argument) is int):
+        if is_number_of_call(role, argument):
             numbers[name] = len(numbers)
         if role in "anw":
             positions[name] = len(positions)

@@ -72,12 +72,11 @@ static PyObject *function_of(CallPath *path, const char *name, void (*function)(
 static PyObject *add_path(PyObject *module, PyObject *arguments) {
   (void)module;
   const char *text, *roles;
-  PyObject *call, *miss, *under_autograd;
-  if (!PyArg_ParseTuple(arguments, "ssOOO", &text, &roles, &call, &miss, &under_autograd)) return NULL;
+  PyObject *call, *miss;
+  if (!PyArg_ParseTuple(arguments, "ssOO", &text, &roles, &call, &miss)) return NULL;
   if (strlen(roles) > max_arguments) return PyErr_Format(PyExc_ValueError, "more than %d arguments", max_arguments);
   CallPath *path = new_path(call, miss, Py_None);
   if (!path) return NULL;
-  path->under_autograd = object_or_null(under_autograd);
   path->asked = ask_autograd | ask_autocast;
   path->num_inputs = (Py_ssize_t)strcspn(roles, "ws");
   path->num_arguments = (Py_ssize_t)strlen(roles);
@@ -102,7 +101,6 @@ static PyObject *as_operator(PyObject *module, PyObject *arguments) {
   Py_CLEAR(path->under_autocast);
   path->under_autograd = object_or_null(under_autograd);
   path->under_autocast = object_or_null(under_autocast);
-  path->is_operator = true;
   Py_RETURN_NONE;
 }
 
@@ -195,8 +193,7 @@ static PyObject *forget(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef methods[] = {
-    {"path", add_path, METH_VARARGS,
-     "A function that takes arguments with these roles: (text, roles, call, miss, under autograd)."},
+    {"path", add_path, METH_VARARGS, "A function that takes arguments with these roles: (text, roles, call, miss)."},
     {"kernel", add_kernel, METH_VARARGS,
      "A function of path() for calls that torch has seen: (function, call, miss, the features that it asks for)."},
     {"as_operator", as_operator, METH_VARARGS,

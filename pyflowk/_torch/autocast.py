@@ -54,10 +54,10 @@ def without_dispatcher(
     def call(*arguments: Any) -> Any:
         if dtype_place is not None and arguments[dtype_place] is not None:  # no rule changes a type that is given
             return under_autograd(*arguments)
-        device = arguments[0].device.type
-        for one in arguments:
-            if isinstance(one, Tensor) and one.device.type != device:
-                return dispatched(*arguments)
+        devices = {one.device.type for one in arguments if isinstance(one, Tensor)}
+        if len(devices) > 1:
+            return dispatched(*arguments)
+        (device,) = devices
         rule = RULES[device].get(name)
         if rule is None or not torch.is_autocast_enabled(device):
             return under_autograd(*arguments)

@@ -162,8 +162,11 @@ class _Pointwise(Rules):
         is_forward = gate.has_transforms() or gate.is_forward_mode()
         if is_forward:
             ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
-        ctx.call = places, _ = self._places_to_keep(ctx.needs_input_grad[:count], is_forward), arguments[count:]
-        keep(ctx, *[result if place == count else arguments[place] for place in places])
+        places = self._places_to_keep(ctx.needs_input_grad[:count], is_forward)
+        kept = [result if place == count else arguments[place] for place in places]
+        numbers = {place: one for place, one in zip(places, kept) if not isinstance(one, Tensor)}
+        ctx.call = places, numbers, arguments[count:]
+        keep(ctx, *[None if place in numbers else one for place, one in zip(places, kept)] if numbers else kept)
 
     @functools.cache  # noqa: B019
     def _places_to_keep(self, needed: tuple[bool, ...], forward: bool) -> tuple[int, ...]:
@@ -174,7 +177,7 @@ class _Pointwise(Rules):
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if len(self.operands) == 1:  # whose formula names all that there is
-            formula, parameters = self.formulas[0], ctx.call[1]
+            formula, parameters = self.formulas[0], ctx.call[-1]
             own = formula and formula(gradients[0], *ctx.saved_tensors, *parameters)
             return own, *[None] * len(parameters)
         known = self._known(ctx)
@@ -197,9 +200,11 @@ class _Pointwise(Rules):
         return tangent.to(dtype=ctx.result_dtype, device=ctx.result_device)
 
     def _known(self, ctx: Any) -> dict[str, Any]:
-        places, parameters = ctx.call
+        places, numbers, parameters = ctx.call
         names = (*self.operands, "out")
         known = {names[place]: one for place, one in zip(places, ctx.saved_tensors)}
+        for place, number in numbers.items():  # a tensor without dimensions is as weak as a number
+            known[names[place]] = torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
         return {**known, **dict(zip(self.names[len(self.operands) :], parameters))} if parameters else known
 
     def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor | None:

@@ -100,12 +100,12 @@ def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) ->
     return out.copy_(result)
 
 
-def under_autograd(
+def by_cached_operator(
     request: Request, inputs: tuple[Any, ...], numbers: dict[str, int]
 ) -> tuple[Any, tuple[Any, ...] | bool | None]:
-    """The result of a call on these inputs of a public function, and the call of the operator for calls.c: None if it
-    is more than that, False if this cannot be told. The arrays are plain tensors, one of which requires a gradient;
-    `numbers` are the places of the inputs whose values no plan depends on, by their names."""
+    """The result of a call on these inputs of a public function, and the operator's call for calls.c: None if the call
+    is more than that, False if this cannot be told. The arrays are plain tensors; `numbers` are the indices of the
+    inputs whose values no plan depends on, by their names."""
     calls = []
 
     def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any] = {}) -> Tensor:  # noqa: B006
@@ -116,15 +116,21 @@ def under_autograd(
     result = _result(request, (None,), call)
     if len(calls) != 1 or calls[0][2] is not result:
         return result, None
-    places = {id(one): place for place, one in enumerate(inputs) if isinstance(one, Tensor)}
-    if len(places) < sum(isinstance(one, Tensor) for one in inputs):
+    tensors = {id(one): index for index, one in enumerate(inputs) if isinstance(one, Tensor)}
+    if len(tensors) < sum(isinstance(one, Tensor) for one in inputs):
         return result, False
     name, arguments, _ = calls[0]
+    names = list(PARAMETERS[name])
+    if isinstance(request.operation, Elementwise):  # whose operator may have other names, in the same order
+        own_names = (*request.operation.names, *request.operation.parameters)
+        names[: len(own_names)] = own_names
     template = []
-    for parameter, argument in zip(PARAMETERS[name], arguments):
-        place = places.get(id(argument), -1) if isinstance(argument, Tensor) else numbers.get(parameter, -1)
-        is_input = place >= 0 and inputs[place] is argument
-        template.append((place, None) if is_input else (-1, argument))
+    for parameter, argument in zip(names, arguments):
+        index = tensors.get(id(argument), -1) if isinstance(argument, Tensor) else numbers.get(parameter, -1)
+        is_input = index >= 0 and inputs[index] is argument
+        template.append((index, None) if is_input else (-1, argument))
+    if set(numbers.values()) - {index for index, _ in template}:
+        return result, None
     # The options of the key are compared by their addresses.
     kept = tuple(one for one in inputs if not isinstance(one, Tensor))
     return result, (UNDER_AUTOGRAD[name], UNDER_AUTOCAST.get(name), tuple(template), kept)
@@ -172,9 +178,12 @@ def _elementwise(
     if operation.operator == "cast":
         own = inputs[0].dtype if out is None else out.dtype
         return call("cast", (inputs[0], own if operation.result is None else dtype_like(operation.result, own)))
-    if all(isinstance(one, Tensor) for one in inputs) and not values:
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    if len(tensors) == len(inputs) and not values:
         return call(operation.operator, inputs)
-    return with_numbers(operation, inputs, options, values)
+    if gate.is_watched() or not gate.is_whole or not all(map(gate.is_plain_memory, tensors)):
+        return with_numbers(operation, inputs, options, values)
+    return call(operation.operator, (*inputs, *map(float, values)))
 
 
 def _permute(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:

@@ -43,10 +43,10 @@ class Interceptor(Protocol):
 
     def by_operator(self, request: Request, outs: tuple[object, ...], stream: Stream | None, /) -> Any: ...
     def bind_plan(self, request: Request, outs: tuple[object, ...], /) -> Bound: ...
-    def under_autograd(
+    def by_cached_operator(
         self, request: Request, inputs: tuple[object, ...], numbers: dict[str, int], /
     ) -> tuple[Any, tuple[Any, ...] | bool | None]:
-        """The result of a call, and the call of an operator that it is, for calls.c."""
+        """The result of a call without outputs and stream, and the call of an operator that it is, for calls.c."""
 
     def require_alike(self, arrays: Sequence[object], /) -> None:
         """Raises if arrays of permute_many differ, each of which becomes a call of its own."""
