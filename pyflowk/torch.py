@@ -95,6 +95,14 @@ def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
     return function(x.movedim(dim, -1)).movedim(-1, dim)  # type: ignore[no-any-return]
 
 
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_OPTIONS = [
+    one
+    for one in inspect.signature(masked_softmax).parameters.values()
+    if one.kind == one.KEYWORD_ONLY and one.name not in (*OF_MASK, *OF_MEMORY)
+]
+
+
 class MaskedSoftmax(torch.nn.Module):
     """pyflowk.masked_softmax as a module: it gets the options, and forward() the masks, lengths and biases.
 
@@ -105,20 +113,14 @@ class MaskedSoftmax(torch.nn.Module):
     [[0.5, 0.5], [1.0, 0.0]]
     """
 
-    __signature__ = inspect.Signature(
-        [
-            one
-            for one in inspect.signature(masked_softmax).parameters.values()
-            if one.kind == one.KEYWORD_ONLY and one.name not in (*OF_MASK, *OF_MEMORY)
-        ]
-    )
-
     def __init__(self, **options: Any) -> None:
         """The options of `pyflowk.masked_softmax`."""
         super().__init__()
-        bound = self.__signature__.bind(**options)
+        bound = inspect.signature(MaskedSoftmax).bind(**options)
         bound.apply_defaults()
         self.options = bound.arguments
+
+    __init__.__signature__ = inspect.Signature([_SELF, *_OPTIONS])  # type: ignore[attr-defined]
 
     def forward(self, input: Tensor, mask: Tensor | None = None, **arrays: Tensor | None) -> Tensor:
         """The softmax of `input` over its last dimension; `arrays` are the lengths and biases of
