@@ -187,7 +187,7 @@ def _stacked(size: int, in_dims: Sequence[int | None], tensors: Sequence[Tensor]
 
 class _BatchedChannels:
     """Batched calls as one: the batch and the channels become one dimension, the first, with an alpha for each index.
-    `alpha` is that of all calls, `axis` and `rank` are those of one call's x."""
+    `alpha` has the batch; `axis` and `rank` are of one call's x."""
 
     def __init__(self, alpha: Tensor, axis: int, rank: int) -> None:
         size = alpha.shape[0]
@@ -199,5 +199,5 @@ class _BatchedChannels:
         return (x.unsqueeze(1) if self._channel_dim is None else x.movedim(self._channel_dim, 1)).flatten(0, 1)
 
     def apart(self, result: Tensor) -> Tensor:
-        own: Tensor = result.unflatten(0, self._sizes)
-        return own.squeeze(1) if self._channel_dim is None else own.movedim(1, self._channel_dim)
+        batched: Tensor = result.unflatten(0, self._sizes)
+        return batched.squeeze(1) if self._channel_dim is None else batched.movedim(1, self._channel_dim)

@@ -49,10 +49,10 @@ def without_dispatcher(
 ) -> Callable[..., Any]:
     """The operator's call if autocast is the only reason for one: the dispatcher takes 10 us to call _kernel() and then
     its kernel for autograd. `under_autograd` is the call without autocast."""
-    dtype_place = names.index("dtype") if "dtype" in names else None
+    dtype_index = names.index("dtype") if "dtype" in names else None
 
     def call(*arguments: Any) -> Any:
-        if dtype_place is not None and arguments[dtype_place] is not None:  # no rule changes a type that is given
+        if dtype_index is not None and arguments[dtype_index] is not None:  # no rule changes a type that is given
             return under_autograd(*arguments)
         devices = {one.device.type for one in arguments if isinstance(one, Tensor)}
         if len(devices) > 1:
@@ -70,14 +70,14 @@ def _converted(device: str, rule: str, names: Sequence[str], arguments: Sequence
     """The arguments by the rule."""
     converted = list(arguments)
     if rule == RESULT:
-        place = names.index("dtype")
-        if arguments[place] is None and _is_converted(device, arguments[0]):
-            converted[place] = torch.float32
+        index = names.index("dtype")
+        if arguments[index] is None and _is_converted(device, arguments[0]):
+            converted[index] = torch.float32
         return converted
     dtype = torch.float32 if rule == FLOAT32 else torch.get_autocast_dtype(device)
-    for place, one in enumerate(arguments):
+    for index, one in enumerate(arguments):
         if isinstance(one, Tensor) and one.dtype is not dtype and _is_converted(device, one):
-            converted[place] = one.to(dtype)
+            converted[index] = one.to(dtype)
     return converted
 
 

@@ -94,9 +94,9 @@ def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, 
     arguments = []
     for one, (dtype, number_dtype) in zip(inputs, _dtypes(operation.operator, operation.names, kinds, options)):
         if not isinstance(one, Tensor):
-            # Without dimensions, it is as weak as a number beside tensors that have some.
-            place = tensors[0].device if gate.is_intercepted() else "cpu"
-            one = torch.full((), one, dtype=number_dtype, device=place)
+            # A tensor without dimensions is as weak as a number.
+            device = tensors[0].device if gate.is_intercepted() else "cpu"
+            one = torch.full((), one, dtype=number_dtype, device=device)
         else:
             one = one if one.dtype == dtype else call_operator("cast", (one, dtype))
             one = one.reshape(1) if is_scalar else one
@@ -162,24 +162,23 @@ class _Pointwise(Rules):
         is_forward = gate.has_transforms() or gate.is_forward_mode()
         if is_forward:
             ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
-        places = self._places_to_keep(ctx.needs_input_grad[:count], is_forward)
-        kept = [result if place == count else arguments[place] for place in places]
-        numbers = {place: one for place, one in zip(places, kept) if not isinstance(one, Tensor)}
-        ctx.call = places, numbers, arguments[count:]
-        keep(ctx, *[None if place in numbers else one for place, one in zip(places, kept)] if numbers else kept)
+        indices = self._indices_to_keep(ctx.needs_input_grad[:count], is_forward)
+        kept = [result if index == count else arguments[index] for index in indices]
+        numbers = {index: one for index, one in zip(indices, kept) if not isinstance(one, Tensor)}
+        ctx.call = indices, numbers, arguments[count:]
+        keep(ctx, *[None if index in numbers else one for index, one in zip(indices, kept)] if numbers else kept)
 
     @functools.cache  # noqa: B019
-    def _places_to_keep(self, needed: tuple[bool, ...], forward: bool) -> tuple[int, ...]:
-        """Those of the operands, and of the result, which is after them, that the partial derivatives name."""
-        wanted = needed if any(needed) and not forward else [True] * len(needed)
-        names = {name for need, is_wanted in zip(self.needs, wanted) if is_wanted for name in need}
-        return tuple(place for place, name in enumerate((*self.operands, "out")) if name in names)
+    def _indices_to_keep(self, needed: tuple[bool, ...], forward: bool) -> tuple[int, ...]:
+        """The operands that the partial derivatives name, and the result, whose index comes after theirs."""
+        needed = needed if any(needed) and not forward else (True,) * len(needed)
+        names = {name for need, is_needed in zip(self.needs, needed) if is_needed for name in need}
+        return tuple(index for index, name in enumerate((*self.operands, "out")) if name in names)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if len(self.operands) == 1:  # whose formula names all that there is
+        if len(self.operands) == 1:  # its formula takes all that was kept
             formula, parameters = self.formulas[0], ctx.call[-1]
-            own = formula and formula(gradients[0], *ctx.saved_tensors, *parameters)
-            return own, *[None] * len(parameters)
+            return formula and formula(gradients[0], *ctx.saved_tensors, *parameters), *[None] * len(parameters)
         known = self._known(ctx)
         return tuple(
             self._times_partial(index, gradients[0], known) if needed and index < len(self.formulas) else None
@@ -200,11 +199,11 @@ class _Pointwise(Rules):
         return tangent.to(dtype=ctx.result_dtype, device=ctx.result_device)
 
     def _known(self, ctx: Any) -> dict[str, Any]:
-        places, numbers, parameters = ctx.call
+        indices, numbers, parameters = ctx.call
         names = (*self.operands, "out")
-        known = {names[place]: one for place, one in zip(places, ctx.saved_tensors)}
-        for place, number in numbers.items():  # a tensor without dimensions is as weak as a number
-            known[names[place]] = torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
+        known = {names[index]: one for index, one in zip(indices, ctx.saved_tensors)}
+        for index, number in numbers.items():  # a tensor without dimensions is as weak as a number
+            known[names[index]] = torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
         return {**known, **dict(zip(self.names[len(self.operands) :], parameters))} if parameters else known
 
     def _times_partial(self, index: int, g: Tensor, known: dict[str, Any]) -> Tensor | None:

@@ -22,11 +22,11 @@ from . import autocast
 _is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
 is_whole = True
-"""Has this PyTorch all of the private functions below? If not, every call takes the operators' path."""
+"""False if this PyTorch lacks one of the private functions below. Then every call is one of an operator."""
 
 
 def private(module: str, name: str) -> Any:
-    """A private function or class of PyTorch; if this PyTorch lacks it, a function whose call says so."""
+    """A private function or class of PyTorch; if there is none, a function that raises an error that says so."""
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
@@ -38,7 +38,7 @@ def private(module: str, name: str) -> Any:
 
 
 def _private(name: str, instead: Any) -> Any:
-    """torch._C's function, or what takes its place."""
+    """torch._C's function; `instead` if there is none."""
     global is_whole
     found = getattr(torch._C, name, None)
     is_whole = is_whole and found is not None
@@ -70,7 +70,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class _InKernel(threading.local):
-    """Is this thread inside an operator's kernel, below all that intercepts?"""
+    """Whether this thread is inside an operator's kernel, where every call is one on the tensors' memory."""
 
     now = False
 
@@ -92,7 +92,7 @@ def below_all(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_watched() -> bool:
-    """Does torch watch operators now: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode?"""
+    """Whether torch watches operators: torch.compile, jit.trace, torch.func, forward mode, make_fx or another mode."""
     return is_compiling() or (
         (
             _num_dispatch_modes() != 0
@@ -116,12 +116,13 @@ def mark_written(out: torch.Tensor) -> None:
 
 
 def is_plain_type(tensor_type: type[Any]) -> bool:
-    """Is it no subclass with behaviour of its own, as FakeTensor has?"""
+    """Whether it is no subclass, whose behaviour may differ, as FakeTensor's does."""
     return tensor_type in _PLAIN_TYPES
 
 
 def is_plain_memory(x: torch.Tensor) -> bool:
-    """Do the elements of x lie on the host or a GPU, and is it no view that is conjugated or negated lazily?"""
+    """Whether the elements of x are in memory, of the host or a GPU, as they are read: x is no lazy conjugate or
+    negative."""
     if type(x) not in _PLAIN_TYPES or x.layout is not torch.strided or x.device.type not in ("cpu", "cuda"):
         return False
     try:
@@ -132,14 +133,14 @@ def is_plain_memory(x: torch.Tensor) -> bool:
 
 
 def require_plain_memory(x: Any, name: str) -> None:
-    """TypeError where the elements of parameter `name` do not lie in memory by one shape and its strides."""
+    """TypeError if the elements of parameter `name` are not in memory by one shape and its strides."""
     if isinstance(x, torch.Tensor) and x.is_nested:
         raise TypeError(f"{name} is a nested tensor, must have one shape: pass its parts, or pad it")
     if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
         raise TypeError(f"{name} has the layout {x.layout}, must have strides: pass {name}.to_dense()")
 
 
-# For the fast path, which asks the same: functions without arguments that are true where torch watches all calls
+# For the fast path, which asks the same: functions without arguments that are true if torch watches all calls
 # (torch.compile does not trace a call that runs), and the fields of TorchGates in pyflowk/_calls/call_values.h.
 WATCHERS = (_num_dispatch_modes, _has_transforms, _is_traced)
 GATES: tuple[Any, ...] = (

@@ -51,7 +51,7 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
 
 def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
     """The plan of a call that torch must see, for explain(), prepare() or prelu_backward_workspace_bytes(): that of a
-    call on the tensors' memory, of which no element is read."""
+    call on the tensors' memory. It reads no element."""
     operation, inputs, options, values = request
     if gate.is_watched():
         if operation.operator == "prelu_backward_workspace_bytes":
@@ -121,7 +121,7 @@ def by_cached_operator(
         return result, False
     name, arguments, _ = calls[0]
     names = list(PARAMETERS[name])
-    if isinstance(request.operation, Elementwise):  # whose operator may have other names, in the same order
+    if isinstance(request.operation, Elementwise):  # its operator may have other names for these
         own_names = (*request.operation.names, *request.operation.parameters)
         names[: len(own_names)] = own_names
     template = []
@@ -161,8 +161,8 @@ def require_alike(arrays: Sequence[Any]) -> None:
         if not isinstance(one, Tensor):
             raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
         gate.require_plain_memory(one, f"xs[{i}]")
-        own, wanted = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
-        for what, value, expected in zip(("shape", "dtype", "device"), own, wanted):
+        values, expected_values = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
+        for what, value, expected in zip(("shape", "dtype", "device"), values, expected_values):
             if value != expected:
                 raise ValueError(f"xs[{i}] has {what} {value}, must be {expected} as xs[0] has")
 
@@ -176,8 +176,8 @@ def _elementwise(
     call: Call, operation: Elementwise, inputs: tuple[Any, ...], out: Any, options: Any, values: tuple[Any, ...]
 ) -> Tensor:
     if operation.operator == "cast":
-        own = inputs[0].dtype if out is None else out.dtype
-        return call("cast", (inputs[0], own if operation.result is None else dtype_like(operation.result, own)))
+        dtype = inputs[0].dtype if out is None else out.dtype
+        return call("cast", (inputs[0], dtype if operation.result is None else dtype_like(operation.result, dtype)))
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     if len(tensors) == len(inputs) and not values:
         return call(operation.operator, inputs)
@@ -221,7 +221,7 @@ def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[An
 
 
 def _softmax_along(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    """By views with the dimension last: the result has it innermost in memory, as that of a plain call."""
+    """By views with the dimension last. In the result it is innermost in memory, as in a plain call's."""
     (x,), (rest, axis, name) = inputs, options
     axis = axis_of(axis, name, x.dim())
     return _softmax(call, (x.movedim(axis, -1),), rest, values).movedim(-1, axis)

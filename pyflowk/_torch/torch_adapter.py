@@ -115,7 +115,7 @@ def allocate(num_bytes: int, device: int, stream: int) -> Tensor:
 
 
 def _on_stream(stream: int, device: int) -> Any:
-    """A block whose allocations by torch belong to `stream`: freed memory is used again in its order."""
+    """A block in which torch's allocations belong to `stream`: freed memory is used again in the stream's order."""
     handle = 0 if stream == LEGACY_DEFAULT else stream
     return torch.cuda.stream(torch.cuda.ExternalStream(handle, device=f"cuda:{device}"))
 

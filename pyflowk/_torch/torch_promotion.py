@@ -87,9 +87,9 @@ def _common_type(tensors: Iterable[DType], scalars: Iterable[DType], numbers: It
     common: DType | None = None
     weak = [_type_of_number(number, default) for number in numbers]
     for group in (weak, scalars, tensors):
-        own = functools.reduce(_promote, group) if group else None
-        if own is not None:
-            common = own if common is None or _rank(common) <= _rank(own) else _promote(own, common)
+        if group:
+            code = functools.reduce(_promote, group)
+            common = code if common is None or _rank(common) <= _rank(code) else _promote(code, common)
     assert common is not None
     return common
 
