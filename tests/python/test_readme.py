@@ -4,8 +4,10 @@ cmake and python. A block marked text is what the Python block before it prints.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +15,11 @@ from typing import NamedTuple
 
 import pytest
 from source_tree import ROOT
-from test_examples import Installed, flowk, run, tool
+from test_examples import Installed, flowk, meson, run, tool
 
 from pyflowk import FlowkError, _linking
+from pyflowk._commands import bench
+from pyflowk._native import driver
 from pyflowk._native import library as _library
 
 __all__ = ["flowk"]  # a fixture
@@ -82,6 +86,8 @@ def test_python_example_runs(block: Block, tmp_path: Path) -> None:
     for framework in ("cupy", "torch", "jax"):
         if re.search(rf"^import .*\b{framework}\b", block.text, re.MULTILINE):
             pytest.importorskip(framework)
+    if 'device="cuda"' in block.text and driver.device_count() == 0:
+        pytest.skip("needs a GPU")
     program = tmp_path / "example.py"
     program.write_text(block.text)
     command, variables = [sys.executable, str(program)], {}
@@ -124,13 +130,39 @@ def test_cuda_example_compiles(block: Block, tmp_path: Path) -> None:
     run(nvcc, "-std=c++20", "-arch=sm_90", f"-I{_linking.get_include()}", "-c", source, "-o", tmp_path / "example.o")
 
 
-def test_cmake_example_builds_the_first_c_program(flowk: Installed, tmp_path: Path) -> None:
+def test_commands_of_the_bench_name_cases_and_sets_that_exist() -> None:
+    parser, commands = argparse.ArgumentParser(), 0
+    bench.add_arguments(parser)
+    for document in DOCUMENTS:
+        for line in re.findall(
+            r"^python -m pyflowk bench (.*)$|`python -m pyflowk bench (\w.*?)`", document.read_text(), re.M
+        ):
+            words = shlex.split("".join(line))
+            if words != ["--help"]:
+                assert bench._cases(parser.parse_args(words)), line
+                commands += 1
+    assert commands >= 7
+
+
+def write_first_c_program(folder: Path, language: str, build_file: str) -> None:
+    """main.c of the page on C, and its project in a language of builds."""
     blocks = blocks_of(ROOT / "docs" / "pages" / "c_and_cpp.md")
-    project = next(block.text for block in blocks if block.language == "cmake")
-    program = next(block.text for block in blocks if block.language == "c")
+    for kind, name in (("c", "main.c"), (language, build_file)):
+        (folder / name).write_text(next(block.text for block in blocks if block.language == kind))
+
+
+def test_meson_example_builds_the_first_c_program(flowk: Installed, tmp_path: Path) -> None:
+    tool("pkg-config", "PKG_CONFIG")
+    write_first_c_program(tmp_path, "meson", "meson.build")
+    build = tmp_path / "build"
+    meson("setup", build, tmp_path, PKG_CONFIG_PATH=flowk.pkgconfig)
+    meson("compile", "-C", build)
+    run(build / "main", LD_LIBRARY_PATH=flowk.libraries)
+
+
+def test_cmake_example_builds_the_first_c_program(flowk: Installed, tmp_path: Path) -> None:
     cmake, build = tool("cmake"), tmp_path / "build"
-    (tmp_path / "CMakeLists.txt").write_text(project)
-    (tmp_path / "main.c").write_text(program)
+    write_first_c_program(tmp_path, "cmake", "CMakeLists.txt")
     run(cmake, "-S", tmp_path, "-B", build, f"-Dflowk_DIR={flowk.cmake}")
     run(cmake, "--build", build)
     run(build / "main", LD_LIBRARY_PATH=flowk.libraries)
