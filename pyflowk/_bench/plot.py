@@ -113,14 +113,14 @@ def write(path: str, run: dict[str, Any]) -> None:
 def write_pairs(path: str, gpu: str, pairs: list[tuple[str, float, str, float]]) -> None:
     """A picture of (work, flowk's speed, another library, its speed): a pair of bars per work."""
     pyplot = require()
-    figure, axes = pyplot.subplots(figsize=(8.4, 0.3 + 0.62 * len(pairs)), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(6.4, 0.3 + 0.6 * len(pairs)), layout="constrained")
     other = "#7c8794"
     for index, (_, own, name, theirs) in enumerate(pairs):
         for place, speed, label, color in ((-0.18, own, "flowk", COLORS["flowk"]), (0.18, theirs, name, other)):
             axes.barh(index + place, speed, 0.32, color=color)
             text = f"{label} {speed:.2f} "
             axes.text(speed, index + place, text, va="center", ha="right", fontsize=8, color="white")
-    titles = ["\n".join(textwrap.wrap(work, 28)) for work, *_ in pairs]
+    titles = ["\n".join(textwrap.wrap(work, 24)) for work, *_ in pairs]
     axes.set_yticks(range(len(pairs)), titles, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.05)
