@@ -92,7 +92,7 @@ def torch_rows() -> Iterator[Row | Absent]:
     yield row("add out=", "0.80", lambda: torch.add(x, y, out=out), lambda: flow.add(x, y, out=out))
     yield row("add", "1.1", lambda: torch.add(x, y), lambda: flow.add(x, y))
     yield row("add of a row, out=", "", lambda: torch.add(x, alpha, out=out), lambda: flow.add(x, alpha, out=out))
-    yield row("mul by 1.5, out=", "", lambda: torch.mul(x, 1.5, out=out), lambda: flow.mul(x, 1.5, out=out))
+    yield row("mul by 1.5, out=", "", lambda: torch.mul(x, 1.5, out=out), lambda: flow.multiply(x, 1.5, out=out))
     yield row("fma out=", "", lambda: torch.addcmul(z, x, y, out=out), lambda: flow.fma(x, y, z, out=out))
     yield row("clamp out=", "", lambda: torch.clamp(x, -1, 1, out=out), lambda: flow.clamp(x, -1, 1, out=out))
     yield row("prelu out= (torch: new)", "0.80", lambda: torch.prelu(x, alpha), lambda: flow.prelu(x, alpha, out=out))

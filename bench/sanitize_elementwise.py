@@ -13,7 +13,7 @@ CASES = sanitizing.table_of("elementwise")
 KERNELS = {case["mechanism"] for case in CASES}
 KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 Call = Callable[[np.ndarray, np.ndarray], np.ndarray]
-OPERATIONS: dict[str, Call] = {"max": np.maximum, "less": np.less}
+OPERATIONS: dict[str, Call] = {"maximum": np.maximum, "less": np.less}
 COPIES = [("f4", "f2"), ("f2", "f4"), ("f8", "f4"), ("u1", "f4"), ("f4", "u1"), ("i8", "i4"), ("i2", "f8"), ("?", "i4")]
 
 
@@ -50,7 +50,7 @@ def cases() -> Iterator[tuple[str, list[str], list, list]]:
     for case in CASES:
         shape, operands = case["shape"], case["operands"]
         for kind in KINDS if "big" not in case else ["f2", "f8"]:
-            yield "max", [kind, kind, kind], shape, operands
+            yield "maximum", [kind, kind, kind], shape, operands
             yield "less", ["?", kind, kind], shape, operands
         for source, target in COPIES:
             yield "copy", [target, source], shape, [operands[0], operands[2]]

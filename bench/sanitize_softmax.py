@@ -59,7 +59,7 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
             setattr(mask, name, memories[-1].pointer)
             setattr(mask, f"{name}_strides", ctypes.addressof(strides[-1]))
     mask.lengths_dtype, mask.bias_dtype = code_of(case.lengths_dtype), code_of(case.dtype)
-    mask.lengths_from_right = case.side == "right"
+    mask.lengths_from_right = case.lengths_from_right
     nan = np.full(case.shape, np.nan, out_dtype)
     out = Memory(nan, case.out_lead * nan.itemsize)
     tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, None)]

@@ -30,7 +30,7 @@ def _masked(
     shape: tuple[int, ...],
     mask: Any = False,
     lengths: Any = None,
-    side: str = "left",
+    lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
@@ -42,7 +42,7 @@ def _masked(
     diagonal = np.arange(q)[:, None] + (k - q) + causal_offset
     masked = np.broadcast_to(mask, shape).copy()
     if lengths is not None:
-        masked |= (j if side == "left" else j[::-1]) >= lengths.reshape(shape[0], -1, 1)
+        masked |= (j[::-1] if lengths_from_right else j) >= lengths.reshape(shape[0], -1, 1)
     if causal:
         masked |= j > diagonal
     if window is not None:
@@ -63,7 +63,9 @@ def pictures() -> dict[str, Picture]:
         "dense": Picture("mask of shape (8, 8): three documents", square, {"mask": documents[:, None] != documents}),
         "key_padding": Picture("mask of shape (2, 1, 8): one row per batch", batches, {"mask": key_padding}),
         "lengths": Picture("lengths=[6, 3]", batches, {"lengths": lengths}),
-        "lengths_right": Picture('lengths=[6, 3], side="right"', batches, {"lengths": lengths, "side": "right"}),
+        "lengths_right": Picture(
+            "lengths=[6, 3], lengths_from_right=True", batches, {"lengths": lengths, "lengths_from_right": True}
+        ),
         "lengths_per_row": Picture("lengths of shape (2, 4): one per row", batches, {"lengths": per_row}),
         "causal": Picture("causal=True, q = k", square, {"causal": True}),
         "causal_longer": Picture("causal=True, q = 4, k = 8", wide, {"causal": True}),

@@ -7,18 +7,19 @@ Functions and types by topic; names in parentheses are NumPy's, the array API's 
   permute_many, cast (astype)
 - Softmax: softmax, log_softmax, masked_softmax, masked_softmax_backward
 - Activations: relu, gelu, silu, silu_mul, sigmoid, tanh, softplus, elu, leaky_relu, prelu, prelu_backward,
-  prelu_backward_workspace_bytes, relu_grad, gelu_grad, silu_grad
-- Combine, arithmetic: add, sub (subtract), mul (multiply), div (divide, true_divide), trunc_div, floor_divide,
-  remainder (mod), fma, add_multiply, scale, lerp, neg (negative), positive, abs (absolute), reciprocal, square, sqrt,
+  prelu_backward_workspace_bytes, relu_backward, gelu_backward, silu_backward, sigmoid_backward, tanh_backward,
+  softplus_backward, elu_backward, leaky_relu_backward
+- Combine, arithmetic: add, subtract (sub), multiply (mul), divide (div, true_divide), trunc_divide, floor_divide,
+  remainder (mod), fma, add_multiply, scale, lerp, negative (neg), positive, abs (absolute), reciprocal, square, sqrt,
   rsqrt, pow (power), hypot
 - Combine, choose and compare: where, clip (clamp), maximum, minimum, equal, not_equal, less, less_equal, greater,
-  greater_equal, is_nan (isnan), is_inf (isinf), is_finite (isfinite)
+  greater_equal, isnan, isinf, isfinite
 - Combine, round and sign: floor, ceil, round, trunc, sign, signbit, copysign
 - Combine, exponentials: exp, exp2, expm1, log, log2, log10, log1p, logaddexp, erf
 - Combine, angles: sin, cos, tan, asin (arcsin), acos (arccos), atan (arctan), atan2 (arctan2), sinh, cosh, asinh
   (arcsinh), acosh (arccosh), atanh (arctanh)
 - Combine, logic and bits: logical_and, logical_or, logical_xor, logical_not, bitwise_and, bitwise_or, bitwise_xor,
-  bitwise_not (bitwise_invert, invert), left_shift (bitwise_left_shift), right_shift (bitwise_right_shift)
+  bitwise_invert (bitwise_not, invert), bitwise_left_shift (left_shift), bitwise_right_shift (right_shift)
 - Formulas of your own: ElementwiseKernel
 - Arrays on a GPU: asarray, from_dlpack, empty, empty_like, zeros, ones, full, DeviceArray, DType
 - Tools: explain, prepare, tune, Tuning, save_plans, load_plans, is_available, device_count, synchronize, get_include,
@@ -77,15 +78,16 @@ _MODULES = {
     "_native.abi": ["DType", "Status"],
     "_native.errors": ["FlowkError", "FlowkValueError"],
     "_elementwise.functions": ["abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-        "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh", "div", "equal", "erf", "exp",
-        "exp2", "expm1", "floor", "floor_divide", "fma", "greater", "greater_equal", "hypot", "is_finite", "is_inf",
-        "is_nan", "left_shift", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
-        "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mul", "neg", "not_equal",
-        "pow", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round", "rsqrt", "sigmoid", "sign",
-        "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh",
-        "trunc", "where"],
-    "_elementwise.with_parameters": ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu",
-        "positive", "scale", "trunc_div"],
+        "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "copysign",
+        "cos", "cosh", "divide", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "greater",
+        "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp", "less", "less_equal", "log", "log10", "log1p",
+        "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
+        "multiply", "negative", "not_equal", "pow", "reciprocal", "relu", "relu_backward", "remainder", "round",
+        "rsqrt", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh",
+        "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh", "tanh_backward", "trunc",
+        "trunc_divide", "where"],
+    "_elementwise.with_parameters": ["add_multiply", "cast", "clip", "elu", "elu_backward", "gelu", "gelu_backward",
+        "leaky_relu", "leaky_relu_backward", "positive", "scale"],
     "_operators.permute": ["batch_transpose", "permute"],
     "_operators.permute_axes": ["moveaxis", "swapaxes", "transpose"],
     "_operators.permute_many": ["permute_many"],
@@ -95,12 +97,11 @@ _MODULES = {
 # Other names of the same functions.
 _ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-        "arctan2": "atan2", "arctanh": "atanh", "astype": "cast", "bitwise_invert": "bitwise_not",
-        "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "clamp": "clip", "divide": "div",
-        "invert": "bitwise_not", "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan",
-        "matrix_transpose": "batch_transpose", "mod": "remainder", "movedim": "moveaxis", "multiply": "mul",
-        "negative": "neg", "permute_dims": "permute", "power": "pow", "subtract": "sub", "swapdims": "swapaxes",
-        "true_divide": "div",
+        "arctan2": "atan2", "arctanh": "atanh", "astype": "cast", "bitwise_not": "bitwise_invert", "clamp": "clip",
+        "div": "divide", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift",
+        "matrix_transpose": "batch_transpose", "mod": "remainder", "movedim": "moveaxis", "mul": "multiply",
+        "neg": "negative", "permute_dims": "permute", "power": "pow", "right_shift": "bitwise_right_shift",
+        "sub": "subtract", "swapdims": "swapaxes", "true_divide": "divide",
 }
 # fmt: on
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -7,15 +7,16 @@ from ._arrays.creation import (empty_like, from_dlpack, full, ones, zeros)
 from ._arrays.device_array import (DeviceArray, asarray, empty)
 from ._calls.prepare import (prepare)
 from ._devices import (device_count, is_available, synchronize)
-from ._elementwise.functions import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_not,
-        bitwise_or, bitwise_xor, ceil, copysign, cos, cosh, div, equal, erf, exp, exp2, expm1, floor, floor_divide, fma,
-        greater, greater_equal, hypot, is_finite, is_inf, is_nan, left_shift, lerp, less, less_equal, log, log10, log1p,
-        log2, logaddexp, logical_and, logical_not, logical_or, logical_xor, maximum, minimum, mul, neg, not_equal, pow,
-        reciprocal, relu, relu_grad, remainder, right_shift, round, rsqrt, sigmoid, sign, signbit, silu, silu_grad,
-        silu_mul, sin, sinh, softplus, sqrt, square, sub, tan, tanh, trunc, where)
+from ._elementwise.functions import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and,
+        bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, ceil, copysign, cos, cosh,
+        divide, equal, erf, exp, exp2, expm1, floor, floor_divide, fma, greater, greater_equal, hypot, isfinite, isinf,
+        isnan, lerp, less, less_equal, log, log10, log1p, log2, logaddexp, logical_and, logical_not, logical_or,
+        logical_xor, maximum, minimum, multiply, negative, not_equal, pow, reciprocal, relu, relu_backward, remainder,
+        round, rsqrt, sigmoid, sigmoid_backward, sign, signbit, silu, silu_backward, silu_mul, sin, sinh, softplus,
+        softplus_backward, sqrt, square, subtract, tan, tanh, tanh_backward, trunc, trunc_divide, where)
 from ._elementwise.kernel import (ElementwiseKernel)
-from ._elementwise.with_parameters import (add_multiply, cast, clip, elu, gelu, gelu_grad, leaky_relu, positive, scale,
-        trunc_div)
+from ._elementwise.with_parameters import (add_multiply, cast, clip, elu, elu_backward, gelu, gelu_backward, leaky_relu,
+        leaky_relu_backward, positive, scale)
 from ._explain import (explain)
 from ._linking import (get_include, get_library)
 from ._native.abi import (DType, Status)
@@ -35,25 +36,22 @@ from ._elementwise.functions import atan as arctan
 from ._elementwise.functions import atan2 as arctan2
 from ._elementwise.functions import atanh as arctanh
 from ._elementwise.with_parameters import cast as astype
-from ._elementwise.functions import bitwise_not as bitwise_invert
-from ._elementwise.functions import left_shift as bitwise_left_shift
-from ._elementwise.functions import right_shift as bitwise_right_shift
+from ._elementwise.functions import bitwise_invert as bitwise_not
 from ._elementwise.with_parameters import clip as clamp
-from ._elementwise.functions import div as divide
-from ._elementwise.functions import bitwise_not as invert
-from ._elementwise.functions import is_finite as isfinite
-from ._elementwise.functions import is_inf as isinf
-from ._elementwise.functions import is_nan as isnan
+from ._elementwise.functions import divide as div
+from ._elementwise.functions import bitwise_invert as invert
+from ._elementwise.functions import bitwise_left_shift as left_shift
 from ._operators.permute import batch_transpose as matrix_transpose
 from ._elementwise.functions import remainder as mod
 from ._operators.permute_axes import moveaxis as movedim
-from ._elementwise.functions import mul as multiply
-from ._elementwise.functions import neg as negative
+from ._elementwise.functions import multiply as mul
+from ._elementwise.functions import negative as neg
 from ._operators.permute import permute as permute_dims
 from ._elementwise.functions import pow as power
-from ._elementwise.functions import sub as subtract
+from ._elementwise.functions import bitwise_right_shift as right_shift
+from ._elementwise.functions import subtract as sub
 from ._operators.permute_axes import swapaxes as swapdims
-from ._elementwise.functions import div as true_divide
+from ._elementwise.functions import divide as true_divide
 
 __version__: str
 __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValueError", "Status", "Tuning", "abs",
@@ -61,15 +59,15 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "arctan2", "arctanh", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batch_transpose",
         "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
         "bitwise_xor", "cast", "ceil", "clamp", "clip", "copysign", "cos", "cosh", "device_count", "div", "divide",
-        "elu", "empty", "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor", "floor_divide", "fma",
-        "from_dlpack", "full", "gelu", "gelu_grad", "get_include", "get_library", "greater", "greater_equal", "hypot",
-        "invert", "is_available", "is_finite", "is_inf", "is_nan", "isfinite", "isinf", "isnan", "leaky_relu",
-        "left_shift", "lerp", "less", "less_equal", "load_plans", "log", "log10", "log1p", "log2", "log_softmax",
-        "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
+        "elu", "elu_backward", "empty", "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor",
+        "floor_divide", "fma", "from_dlpack", "full", "gelu", "gelu_backward", "get_include", "get_library", "greater",
+        "greater_equal", "hypot", "invert", "is_available", "isfinite", "isinf", "isnan", "leaky_relu",
+        "leaky_relu_backward", "left_shift", "lerp", "less", "less_equal", "load_plans", "log", "log10", "log1p",
+        "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
         "masked_softmax_backward", "matrix_transpose", "maximum", "minimum", "mod", "moveaxis", "movedim", "mul",
         "multiply", "neg", "negative", "not_equal", "ones", "permute", "permute_dims", "permute_many", "positive",
         "pow", "power", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu",
-        "relu_grad", "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid", "sign", "signbit",
-        "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax", "softplus", "sqrt", "square", "sub", "subtract",
-        "swapaxes", "swapdims", "synchronize", "tan", "tanh", "transpose", "true_divide", "trunc", "trunc_div", "tune",
-        "where", "zeros"]
+        "relu_backward", "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid",
+        "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax",
+        "softplus", "softplus_backward", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims", "synchronize",
+        "tan", "tanh", "tanh_backward", "transpose", "true_divide", "trunc", "trunc_divide", "tune", "where", "zeros"]

@@ -9,14 +9,14 @@
 
 The functions have the names and the arguments of pyflowk's, without `out` and `stream`, and return a jax.Array. They
 are primitives of JAX; derivatives of any order and in both modes follow, with flowk's kernels for the gradients of
-permute, relu, gelu, silu, prelu and softmax. The slopes of atan2 at (0, 0) are 0, and those of logaddexp for two equal
+permute, the activations, prelu and softmax. The slopes of atan2 at (0, 0) are 0, and those of logaddexp for two equal
 infinities 1/2. (jax.numpy's are NaN, or 1 and 1.) On a GPU the primitives run on libflowk, inside CUDA graphs too
 (except prelu_backward with dalpha); on the CPU on libflowk_simt, which is there to check results, not for speed.
 
 Types follow jax.numpy's promotion, with jax_enable_x64 and without: Python numbers are weak and are rounded to the
 arrays' type; NumPy's arrays and scalars are converted to JAX's; a function that only floats have computes integers in
-the type of jnp.sqrt, and so does div; pow of integers gives integers. Operands of softmax and prelu are not promoted.
-An int that an integer array's type does not hold compares as what it is, as in NumPy, and is an OverflowError
+the type of jnp.sqrt, and so does divide; pow of integers gives integers. Operands of softmax and prelu are not
+promoted. An int that an integer array's type does not hold compares as what it is, as in NumPy, and is an OverflowError
 elsewhere; jax.numpy wraps it around.
 
 Parameters that are no operands (scale of permute and softmax, slope of leaky_relu, alpha of elu, a of add_multiply) are
@@ -51,7 +51,7 @@ register()
 
 
 def __getattr__(name: str) -> Any:
-    """The other names that `pyflowk` has for these functions: subtract, clamp, ..."""
+    """The other names that `pyflowk` has for these functions: mul, clamp, ..."""
     known = _ALIASES.get(name)
     if known not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

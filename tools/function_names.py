@@ -3,22 +3,28 @@
 
 from __future__ import annotations
 
-# Names that differ from the C library's, and the operands' names if they differ from x, y, z.
-NAMES = {"MIN": "minimum", "MAX": "maximum"}
+# The operands' names if they differ from x, y, z.
 OPERANDS = {
-    "RELU_GRAD": ("dy", "x"),
-    "SILU_GRAD": ("dy", "x"),
+    "RELU_BACKWARD": ("dy", "x"),
+    "SILU_BACKWARD": ("dy", "x"),
+    "SIGMOID_BACKWARD": ("dy", "y"),
+    "TANH_BACKWARD": ("dy", "y"),
+    "SOFTPLUS_BACKWARD": ("dy", "x"),
     "WHERE": ("condition", "x", "y"),
     "LERP": ("x", "y", "weight"),
 }
 # Formulas in these operands.
 FORMULAS = {
-    "RELU_GRAD": "dy * relu'(x)",
-    "SILU_GRAD": "dy * silu'(x)",
+    "RELU_BACKWARD": "dy * relu'(x)",
+    "SILU_BACKWARD": "dy * silu'(x)",
+    "SIGMOID_BACKWARD": "dy * y * (1 - y)",
+    "TANH_BACKWARD": "dy * (1 - y * y)",
+    "SOFTPLUS_BACKWARD": "dy / (1 + e^-x)",
     "WHERE": "condition ? x : y",
     "LERP": "x + weight * (y - x)",
 }
-# The names that NumPy, the array API and PyTorch have for the same functions.
+# Functions and operations have the names of the array API standard, if it has one. The names that NumPy, PyTorch and
+# other parts of the standard have for the same functions:
 ALIASES = {
     "abs": ("absolute",),
     "acos": ("arccos",),
@@ -29,43 +35,38 @@ ALIASES = {
     "atan2": ("arctan2",),
     "atanh": ("arctanh",),
     "batch_transpose": ("matrix_transpose",),
-    "bitwise_not": ("bitwise_invert", "invert"),
+    "bitwise_invert": ("bitwise_not", "invert"),
+    "bitwise_left_shift": ("left_shift",),
+    "bitwise_right_shift": ("right_shift",),
     "cast": ("astype",),
     "clip": ("clamp",),
-    "div": ("divide", "true_divide"),
-    "is_finite": ("isfinite",),
-    "is_inf": ("isinf",),
-    "is_nan": ("isnan",),
-    "left_shift": ("bitwise_left_shift",),
+    "divide": ("div", "true_divide"),
     "moveaxis": ("movedim",),
-    "mul": ("multiply",),
-    "neg": ("negative",),
+    "multiply": ("mul",),
+    "negative": ("neg",),
     "permute": ("permute_dims",),
     "pow": ("power",),
     "remainder": ("mod",),
-    "right_shift": ("bitwise_right_shift",),
-    "sub": ("subtract",),
+    "subtract": ("sub",),
     "swapaxes": ("swapdims",),
 }
-# What no ufunc of NumPy computes: the others take `out` by position too, as ufuncs do.
-NO_UFUNC = {
-    *("RSQRT", "SIGMOID", "RELU", "SILU", "SOFTPLUS", "ROUND", "ERF", "RELU_GRAD", "SILU_GRAD", "SILU_MUL"),
-    *("FMA", "WHERE", "LERP"),
-}
 NOTES = {
+    "SIGMOID_BACKWARD": "y is what `sigmoid` returned.",
+    "TANH_BACKWARD": "y is what `tanh` returned.",
     "POW": "Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero; NumPy raises.",
     "REMAINDER": "The result has the sign of y, as Python's %. Integers modulo 0 are 0.",
+    "TRUNC_DIVIDE": "Integers divided by 0 give 0.",
     "FLOOR_DIVIDE": "As Python's //; integers divided by 0 give 0.",
-    "LEFT_SHIFT": "0 if y < 0 or y is at least the type's number of bits.",
-    "RIGHT_SHIFT": "If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0.",
+    "BITWISE_LEFT_SHIFT": "0 if y < 0 or y is at least the type's number of bits.",
+    "BITWISE_RIGHT_SHIFT": "If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0.",
     "SIGN": "NaN gives NaN.",
     "RECIPROCAL": "Integers give floats; NumPy divides integers.",
-    "DIV": "`trunc_div` and `floor_divide` divide integers in integers.",
+    "DIVIDE": "`trunc_divide` and `floor_divide` divide integers in integers.",
 }
 # The functions of with_parameters.py, and operations without a function.
 BY_HAND = {
-    *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLAMP", "SCALE"),
-    *("GELU_GRAD", "GELU_TANH_GRAD", "CLAMP_BY", "ADD_MULTIPLY"),
+    *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLIP", "SCALE"),
+    *("GELU_BACKWARD", "GELU_TANH_BACKWARD", "CLIP_BY", "ADD_MULTIPLY", "LEAKY_RELU_BACKWARD", "ELU_BACKWARD"),
 }
 # What the text of add has after its formula and types; the other functions refer to it.
 TEXT_OF_ADD = """

@@ -9,16 +9,17 @@ TOPICS = {
     "Move": "permute batch_transpose transpose swapaxes moveaxis permute_many cast",
     "Softmax": "softmax log_softmax masked_softmax masked_softmax_backward",
     "Activations": "relu gelu silu silu_mul sigmoid tanh softplus elu leaky_relu prelu prelu_backward "
-    "prelu_backward_workspace_bytes relu_grad gelu_grad silu_grad",
-    "Combine, arithmetic": "add sub mul div trunc_div floor_divide remainder fma add_multiply scale lerp neg positive "
-    "abs reciprocal square sqrt rsqrt pow hypot",
+    "prelu_backward_workspace_bytes relu_backward gelu_backward silu_backward sigmoid_backward "
+    "tanh_backward softplus_backward elu_backward leaky_relu_backward",
+    "Combine, arithmetic": "add subtract multiply divide trunc_divide floor_divide remainder fma add_multiply scale "
+    "lerp negative positive abs reciprocal square sqrt rsqrt pow hypot",
     "Combine, choose and compare": "where clip maximum minimum equal not_equal less less_equal greater greater_equal "
-    "is_nan is_inf is_finite",
+    "isnan isinf isfinite",
     "Combine, round and sign": "floor ceil round trunc sign signbit copysign",
     "Combine, exponentials": "exp exp2 expm1 log log2 log10 log1p logaddexp erf",
     "Combine, angles": "sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh",
     "Combine, logic and bits": "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor "
-    "bitwise_not left_shift right_shift",
+    "bitwise_invert bitwise_left_shift bitwise_right_shift",
     "Formulas of your own": "ElementwiseKernel",
     "Arrays on a GPU": "asarray from_dlpack empty empty_like zeros ones full DeviceArray DType",
     "Tools": "explain prepare tune Tuning save_plans load_plans is_available device_count synchronize get_include "
@@ -27,7 +28,7 @@ TOPICS = {
 SEE_ALSO = {
     "add": {"add_multiply": "x + a * y * z in one pass.", "fma": "x * y + z in one pass."},
     "relu": {"leaky_relu": "With a slope that is a number.", "prelu": "With a slope per channel."},
-    "silu_mul": {"silu": "Without the product.", "mul": "The product alone."},
+    "silu_mul": {"silu": "Without the product.", "multiply": "The product alone."},
     "where": {"clip": "Between two bounds.", "masked_softmax": "A softmax that leaves out masked columns."},
 }
 EXAMPLES = {

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from function_names import ALIASES, BY_HAND, FORMULAS, NAMES, NO_UFUNC, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
+from function_names import ALIASES, BY_HAND, FORMULAS, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
 from function_topics import EXAMPLES, JAX_EXAMPLES, SEE_ALSO, TOPICS  # type: ignore[import-not-found, unused-ignore]
 from generate_abi import abi, c_functions, constant  # type: ignore[import-not-found, unused-ignore]
 from generate_stubs import annotation, annotation_of, parameters_of, public_functions, stub  # type: ignore[import-not-found, unused-ignore]
-from generated_text import LICENSE, NOTE, folded, packed, quoted, sections_of, wrapped  # type: ignore[import-not-found, unused-ignore]
+from generated_text import LICENSE, NOTE, WIDTH, folded, packed, quoted, sections_of, wrapped  # type: ignore[import-not-found, unused-ignore]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyflowk"
@@ -124,7 +124,7 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
 
 def types_text(row: Row) -> str:
     """The types that a function takes, as its text says them."""
-    if row.enumerator == "DIV":
+    if row.enumerator == "DIVIDE":
         return "floats. Integers and bool are computed in float64."
     if row.enumerator in ("FLOOR", "CEIL", "ROUND", "TRUNC"):
         return "floats. Integers and bool stay as they are."
@@ -132,18 +132,18 @@ def types_text(row: Row) -> str:
         return "floats. Integers and bool are computed in the float that NumPy computes their common type in."
     if row.enumerator == "ABS":
         return "integers or floats. Bool stays as it is."
-    if row.enumerator == "BITWISE_NOT":
+    if row.enumerator == "BITWISE_INVERT":
         return "bool or integers. With bool it is the logical not."
     words = [{"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in row.takes]
     text = " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) + "."
-    logical = {"ADD": "or", "MUL": "and"}.get(row.enumerator)
+    logical = {"ADD": "or", "MULTIPLY": "and"}.get(row.enumerator)
     return text + (f" With bool it is the logical {logical}." if logical else "")
 
 
 def names_of(row: Row) -> tuple[str, tuple[str, ...]]:
     """The names of a function and of its operands."""
     operands = OPERANDS.get(row.enumerator, ("x", "y", "z")[: row.arity])
-    return NAMES.get(row.enumerator, row.enumerator.lower()), operands
+    return row.enumerator.lower(), operands
 
 
 def function_text(row: Row) -> str:
@@ -156,12 +156,11 @@ def function_text(row: Row) -> str:
         doc += wrapped(types, "    ") + TEXT_OF_ADD
     else:
         doc += wrapped(f"{types} {', '.join(operands)}, out, stream, result and errors: as in `add`.", "    ")
-    out, stream = KEYWORDS
-    keywords = ("*", out, stream) if row.enumerator in NO_UFUNC else (out, "*", stream)
     doc += sections_of(SEE_ALSO.get(name, {}), EXAMPLES.get(name))
-    head = folded(f"def {name}(", [*parameters, *keywords], ") -> ArrayT:")
+    head = folded(f"def {name}(", [*parameters, *KEYWORDS], ") -> ArrayT:")
     both = f"_{name.upper()}.call if call_path.is_compiling() else _{name.upper()}.cached_call"
-    return f'{head}\n{doc}    """\n    return ({both})({", ".join(operands)}, out, stream)\n'
+    call = textwrap.indent(folded(f"return ({both})(", [*operands, "out", "stream"], ")", WIDTH - 4), "    ")
+    return f'{head}\n{doc}    """\n{call}\n'
 
 
 def also_called(name: str) -> str:
@@ -169,7 +168,7 @@ def also_called(name: str) -> str:
     return f"Also called {' and '.join(ALIASES[name])}." if name in ALIASES else ""
 
 
-KEYWORDS = ("out: Array | None = None", "stream: Stream | None = None")
+KEYWORDS = ("*", "out: Array | None = None", "stream: Stream | None = None")
 
 
 def functions(rows: list[Row]) -> str:

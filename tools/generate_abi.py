@@ -52,8 +52,8 @@ from .c_types import (
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = {version}
 MAX_RANK = {FLOWK_MAX_RANK}
-# FLOWK_NUMBER: a flag in an input's dtype.
-NUMBER = {FLOWK_NUMBER}
+# FLOWK_HOST_SCALAR: a flag in an input's dtype.
+HOST_SCALAR = {FLOWK_HOST_SCALAR}
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
 FUNCTOR_PARAMS_VERSION = {FLOWK_FUNCTOR_PARAMS_VERSION}
 
@@ -131,7 +131,7 @@ def abi() -> str:
         arguments = [TYPES.get(one, _OTHER_POINTER)[0] for one in types]
         rows += packed(f'    "{name}": ({TYPES[result][0]}, [', arguments, "]),")
     major, minor, patch = (constant(f"FLOWK_VERSION_{part}") for part in ("MAJOR", "MINOR", "PATCH"))
-    names = ("FLOWK_MAX_RANK", "FLOWK_NUMBER", "FLOWK_FUNCTOR_PARAMS_VERSION")
+    names = ("FLOWK_MAX_RANK", "FLOWK_HOST_SCALAR", "FLOWK_FUNCTOR_PARAMS_VERSION")
     text = f'{LICENSE}"""flowk.h in ctypes: its enums, its structs and one table of prototypes.\n\n'
     return f'{text}{NOTE.format(source=SOURCE)}\n"""\n' + _HEAD.format(
         version=10000 * major + 100 * minor + patch,

@@ -27,13 +27,13 @@ def wrapped(text: str, indent: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
 
 
-def folded(head: str, parts: list[str], tail: str) -> str:
-    """`head` + parts + `tail`, on as few lines as ruff's layout gives it."""
+def folded(head: str, parts: list[str], tail: str, width: int = WIDTH) -> str:
+    """`head` + parts + `tail`, on as few lines of `width` as ruff's layout gives it."""
     line = head + ", ".join(parts) + tail
-    if len(line) <= WIDTH:
+    if len(line) <= width:
         return line
     inner = "    " + ", ".join(parts)
-    if len(inner) <= WIDTH:
+    if len(inner) <= width:
         return f"{head}\n{inner}\n{tail}"
     return f"{head}\n" + "".join(f"    {part},\n" for part in parts) + tail
 

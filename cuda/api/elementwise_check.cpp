@@ -22,7 +22,7 @@ Status take_number(const Operand& operand, int k, ElementwiseRequest* request) {
 }  // namespace
 
 Operand input_of(const char* name, const void* pointer, const int64_t* strides, flowk_dtype dtype) {
-  const flowk_dtype element_dtype = dtype & ~FLOWK_NUMBER;
+  const flowk_dtype element_dtype = dtype & ~FLOWK_HOST_SCALAR;
   if (element_dtype == dtype || dtype_info(element_dtype).name == nullptr) return {name, pointer, strides, dtype};
   return {name, pointer, nullptr, element_dtype, true};
 }

@@ -7,7 +7,7 @@
 
 namespace flowk::api {
 
-// An input of an operation. `dtype` may include FLOWK_NUMBER, which is removed if a flowk_dtype remains; the check
+// An input of an operation. `dtype` may include FLOWK_HOST_SCALAR, which is removed if a flowk_dtype remains; the check
 // rejects every other value.
 Operand input_of(const char* name, const void* pointer, const int64_t* strides, flowk_dtype dtype);
 

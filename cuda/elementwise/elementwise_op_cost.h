@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/divide.h"  // FLOWK_HOST_DEVICE
 #include "flowk/flowk.h"
@@ -62,19 +63,26 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(BinaryOp op, bool is_double = false) 
     case FLOWK_BINARY_ATAN2:
     case FLOWK_BINARY_HYPOT:
     case FLOWK_BINARY_LOGADDEXP:
+    case FLOWK_BINARY_SIGMOID_BACKWARD:  // short, but the light operations would have fewer registers
+    case FLOWK_BINARY_TANH_BACKWARD:
+    case FLOWK_BINARY_SOFTPLUS_BACKWARD:
     case FLOWK_BINARY_POW: return OpCost::heaviest;
-    case FLOWK_BINARY_GELU_GRAD: return is_double ? OpCost::heaviest : OpCost::heavy;
-    case FLOWK_BINARY_DIV:
-    case FLOWK_BINARY_GELU_TANH_GRAD:
-    case FLOWK_BINARY_SILU_GRAD:
+    case FLOWK_BINARY_GELU_BACKWARD: return is_double ? OpCost::heaviest : OpCost::heavy;
+    case FLOWK_BINARY_DIVIDE:
+    case FLOWK_BINARY_TRUNC_DIVIDE:
+    case FLOWK_BINARY_GELU_TANH_BACKWARD:
+    case FLOWK_BINARY_SILU_BACKWARD:
     case FLOWK_BINARY_SILU_MUL: return OpCost::heavy;
     default: return OpCost::light;
   }
 }
 
-// Heavy operations have a contiguous kernel each for float32, float16 and bfloat16; all others share one per cost.
+// Heavy operations of floats have a contiguous kernel each for float32, float16 and bfloat16; all others share one per
+// cost.
 template <class Op>
 FLOWK_HOST_DEVICE constexpr bool has_own_kernel(Op op, bool is_double) {
+  if constexpr (std::is_same_v<Op, BinaryOp>)
+    if (op == BinaryOp{FLOWK_BINARY_TRUNC_DIVIDE}) return false;
   return !is_double && cost_of(op) == OpCost::heavy;
 }
 

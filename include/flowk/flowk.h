@@ -396,9 +396,10 @@ FLOWK_API flowk_dtype flowk_binary_op_result(flowk_binary_op op, flowk_dtype dty
 /** As flowk_unary_op_result(). For FLOWK_TERNARY_WHERE `dtype` is y's. */
 FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype dtype);
 
-/** A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_NUMBER: the pointer is then to one element in host
- * memory, which is read before the function returns and is the value of the whole tensor. Its strides are ignored. */
-#define FLOWK_NUMBER 256
+/** A flag for the dtype of an input, as in FLOWK_FLOAT32 | FLOWK_HOST_SCALAR: the pointer is then to one element in
+ * host memory, which is read before the function returns and is the value of the whole tensor. Its strides are
+ * ignored. */
+#define FLOWK_HOST_SCALAR 256
 
 /**
  * out[i] = op(x[i])                 for every index i of `shape`
@@ -408,7 +409,7 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  * Types: flowk/elementwise_ops.h lists the types of x and the type of out for each operation. SAME there means: out has
  *   x's type; if x is a float of 8, 16 or 32 bits, out may be any such float. Copy converts between all types except
  *   the complex ones.
- * Parameters: operations with parameters read `a`, or `a` and `b`: leaky_relu (a: the slope), elu (a: alpha), clamp
+ * Parameters: operations with parameters read `a`, or `a` and `b`: leaky_relu (a: the slope), elu (a: alpha), clip
  *   (a: the least value, b: the largest), scale (a * x + b). For integers they are converted as by copy from float64.
  * Pointers: out may be x itself: the same pointer, strides and element size. Otherwise out must not overlap x. No two
  *   elements of out may share memory, and its strides must satisfy flowk_permute()'s rule.
@@ -426,26 +427,27 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *     silu, silu_mul  (8 + |x|) * eps * |result|
  *     gelu            (8 + 2 x^2) * eps * |result|
  *     gelu_tanh       (8 + 8 |2 sqrt(2 / pi) (x + 0.044715 x^3)|) * eps * |result|
- *     gelu_tanh_grad  64 * eps * |x|
+ *     gelu_tanh_backward  64 * eps * |x|
  *     lerp            eps * (|x| + |z| (|x| + |y|))
  *     logaddexp       eps * (4 + |result|)
  *   and half the least denormal more. Nothing overflows in lerp and add_multiply where the result does not.
- * - A NaN operand gives NaN, in min, max, relu and clamp too; pow(x, 0) and pow(1, y) are 1. Exceptions: comparisons,
- *   where NaN is unequal to everything; copies to integers (0) and to bool (true); is_nan (true); is_inf and is_finite
- *   (false); the logical operations, to which NaN is true; relu_grad (0 if y is NaN); hypot of an infinity (infinity);
- *   copysign of a NaN y; the operand that `where` does not select. The sign of a NaN is either. clamp with
- *   a > b gives b.
+ * - A NaN operand gives NaN, in minimum, maximum, relu and clip too; pow(x, 0) and pow(1, y) are 1. Exceptions:
+ *   comparisons, where NaN is unequal to everything; copies to integers (0) and to bool (true); isnan (true); isinf and
+ *   isfinite (false); the logical operations, to which NaN is true; relu_backward (0 if y is NaN); leaky_relu_backward
+ *   (z * x if y is NaN); z of elu_backward and leaky_relu_backward where y > 0; hypot of an infinity (infinity);
+ *   copysign of a NaN y; the operand that `where` does not select. The sign of a NaN is either. clip with a > b gives
+ *   b.
  * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
  *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
- * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: neg and abs of the least value
- *   give the least value. div rounds toward zero, floor_divide down, and remainder has the sign of y; for y = 0 all
- *   three are 0; the least value / -1 is the least value. pow with y < 0 is 1 / x^-y rounded toward zero, and 0 for
- *   x = 0. A shift by the number of bits of the type, or by y < 0, shifts all bits out: 0, or -1 where x < 0 is shifted
- *   right.
+ * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: negative and abs of the least
+ *   value give the least value. trunc_divide rounds toward zero, floor_divide down, and remainder has the sign of y;
+ *   for y = 0 all three are 0; the least value / -1 is the least value. divide takes floats. pow with y < 0 is 1 / x^-y
+ *   rounded toward zero, and 0 for x = 0. A shift by the number of bits of the type, or by y < 0, shifts all bits out:
+ *   0, or -1 where x < 0 is shifted right.
  * - Of floats floor_divide and remainder are Python's // and %, with x / 0 infinite or NaN.
  * - Copy: a float to an integer rounds toward zero and clamps to the type's bounds, NaN gives 0; an integer wraps to a
  *   narrower one; to bool is x != 0; to a float rounds once. A copy to the same type moves bits.
- * - Bool counts as 0 and 1: min is and, max is or.
+ * - Bool counts as 0 and 1: minimum is and, maximum is or.
  */
 FLOWK_API flowk_status flowk_unary(flowk_unary_op op, const void *x, const int64_t *x_strides, flowk_dtype x_dtype,
                                    void *out, const int64_t *out_strides, flowk_dtype out_dtype, int32_t rank,

@@ -76,7 +76,7 @@ FLOWK_FUNCTION_(ternary, (class X, class Y, class Z, class Out),
                 (flowk_ternary_op op, const X &x, const Y &y, const Z &z, const Out &out, double a = 0),
                 detail::ternary(stream, op, x, y, z, out, a))
 
-// For each row of flowk/elementwise_ops.h a function of its name: relu(x, out), clamp(x, out, a, b), add(x, y, out),
+// For each row of flowk/elementwise_ops.h a function of its name: relu(x, out), clip(x, out, a, b), add(x, y, out),
 // ...
 #define FLOWK_DECLARED_0_
 #define FLOWK_DECLARED_1_ , double a

@@ -51,9 +51,13 @@ class ArrayOperators:
     __array_ufunc__ = None
 
     __add__, __radd__, __iadd__ = _binary("add"), _binary("add", is_reflected=True), _in_place("add")
-    __sub__, __rsub__, __isub__ = _binary("sub"), _binary("sub", is_reflected=True), _in_place("sub")
-    __mul__, __rmul__, __imul__ = _binary("mul"), _binary("mul", is_reflected=True), _in_place("mul")
-    __truediv__, __rtruediv__, __itruediv__ = _binary("div"), _binary("div", is_reflected=True), _in_place("div")
+    __sub__, __rsub__, __isub__ = _binary("subtract"), _binary("subtract", is_reflected=True), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _binary("multiply"), _binary("multiply", is_reflected=True), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = (
+        _binary("divide"),
+        _binary("divide", is_reflected=True),
+        _in_place("divide"),
+    )
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", is_reflected=True)
     __mod__, __rmod__ = _binary("remainder"), _binary("remainder", is_reflected=True)
     __ifloordiv__, __imod__ = _in_place("floor_divide"), _in_place("remainder")
@@ -65,10 +69,15 @@ class ArrayOperators:
     __xor__, __rxor__, __ixor__ = (
         _binary("bitwise_xor"), _binary("bitwise_xor", is_reflected=True), _in_place("bitwise_xor")
     )  # fmt: skip
-    __lshift__, __rlshift__ = _binary("left_shift"), _binary("left_shift", is_reflected=True)
-    __rshift__, __rrshift__ = _binary("right_shift"), _binary("right_shift", is_reflected=True)
-    __ilshift__, __irshift__ = _in_place("left_shift"), _in_place("right_shift")
-    __pos__, __neg__, __abs__, __invert__ = _unary("positive"), _unary("neg"), _unary("abs"), _unary("bitwise_not")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _binary("bitwise_left_shift", is_reflected=True)
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _binary("bitwise_right_shift", is_reflected=True)
+    __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
+    __pos__, __neg__, __abs__, __invert__ = (
+        _unary("positive"),
+        _unary("negative"),
+        _unary("abs"),
+        _unary("bitwise_invert"),
+    )
 
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._native.abi import NUMBER, DType
+from .._native.abi import HOST_SCALAR, DType
 from .._native.c_types import Int64Pointer, Library
 from .._native.errors import error_of
 from .._native.operations import UnaryOp
@@ -36,7 +36,7 @@ def fill_memory(
     code = _BITS[part]
     for first in range(0, dtype.itemsize, part):
         status = library.flowk_unary(
-            *(UnaryOp.COPY.value, bits[first : first + part], None, code | NUMBER),
+            *(UnaryOp.COPY.value, bits[first : first + part], None, code | HOST_SCALAR),
             *(pointer + first, c_steps, code, len(shape), extents, 0.0, 0.0, stream),
         )
         if status:

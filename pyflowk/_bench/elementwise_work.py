@@ -51,9 +51,9 @@ CASTS = (
 )  # fmt: skip
 MISALIGNED = (("relu", "+1,"), ("relu", ",+1"), ("relu", "+1,+1"), ("relu", "+1,+3"), ("add", ",+1,"),
               ("add", "+1,+3,+5"))  # fmt: skip
-ANCHORS = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("mul", "f16", 8), ("gelu", "f16", 8))
+ANCHORS = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("multiply", "f16", 8), ("gelu", "f16", 8))
 SMALL = (
-    ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("mul", "f16"),
+    ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("multiply", "f16"),
     ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
 )  # fmt: skip
 Case = dict[str, Any]
@@ -97,8 +97,8 @@ def _broadcast() -> Iterator[Case]:
         for cols in (4096, 4097, 64, 57, 7):
             shape = (count // cols, cols)
             yield _case("add", kind, shape, [shape, (1, cols)], name=f"row x{cols}")
-            yield _case("mul", kind, shape, [shape, (shape[0], 1)], name=f"column x{cols}")
-        yield _case("mul", kind, channels, [channels, (1, 64, 1, 1)], name="nchw scale")
+            yield _case("multiply", kind, shape, [shape, (shape[0], 1)], name=f"column x{cols}")
+        yield _case("multiply", kind, channels, [channels, (1, 64, 1, 1)], name="nchw scale")
         yield _case("add", kind, (count,), [(count,), (1,)], name="scalar")
         yield _case("add", kind, square, [(square[0], 1), (1, square[1])], name="outer")
 
@@ -251,7 +251,7 @@ class ElementwiseWork(Work):
         with np.errstate(all="ignore"):
             error = np.abs(wide - expected)
             close = error <= slack * np.abs(expected) + max(least * eps, 1e-38) * 4
-            if self.operation.endswith("_grad"):
+            if self.operation.endswith("_backward"):
                 close |= error <= slack * np.abs(cut[0]) * 0.5
             if self.operation in LOSSES and kind in ("f32", "f64"):
                 close |= error <= eps * LOSSES[self.operation](*cut, *self.parameters)

@@ -17,9 +17,9 @@ import numpy as np
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, type_of_elements
 from .._calls.call_path import CallPath
-from .._native.abi import NUMBER, DType
+from .._native.abi import HOST_SCALAR, DType
 from .._native.c_types import Int64Pointer
-from .._native.operations import OPERATIONS, BinaryOp, UnaryOp
+from .._native.operations import OPERATIONS, UnaryOp
 from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, NUMBER_BYTES, OP, OUTPUT, TEMP, Arg, Buffer, Number, Program, Step
 from .._program import NUMBER as NUMBER_ARG
@@ -30,16 +30,12 @@ from .resolution import COMPARISONS, PROMOTIONS, TO_BOOL, Op, resolve, takes_out
 
 _ZERO = c_double(0)  # for a parameter that the operation does not have
 
-# Of the operators in torch.ops.flowk; the others have the operation's.
-_OPERATOR_NAMES: dict[Op, str] = {UnaryOp.COPY: "cast", BinaryOp.MIN: "minimum", BinaryOp.MAX: "maximum"}
-
 
 class Elementwise(Operation):
     """An operation on operands that are called `names`.
 
     result          the type of the result, for COPY; None: what the operands' types give
     parameters      names of the parameters a and b of its formula
-    exact_integers  as in resolve()
     Its values are the parameters, its options their types.
     """
 
@@ -52,7 +48,6 @@ class Elementwise(Operation):
         result: DType | None = None,
         *,
         parameters: tuple[str, ...] = (),
-        exact_integers: bool = False,
     ) -> None:
         super().__init__(
             *(names, self._plan),
@@ -61,9 +56,8 @@ class Elementwise(Operation):
             takes_numbers=len(names) > 1,
         )
         self.op = op
-        self.operator = "trunc_div" if exact_integers else _OPERATOR_NAMES.get(op, op.name.lower())
+        self.operator = "cast" if op == UnaryOp.COPY else op.name.lower()  # in torch.ops.flowk
         self.result = result
-        self.exact_integers = exact_integers
 
     def _plan(
         self,
@@ -84,11 +78,11 @@ class Elementwise(Operation):
             for operand, name in zip(operands, names, strict=True)
         )
         first = operands[arrays[0]]
-        promotion, exact = PROMOTIONS.get(type(first[2])), self.exact_integers
+        promotion = PROMOTIONS.get(type(first[2]))
         if promotion is None:
-            resolution = resolve(self.op, types, options or (), names, exact_integers=exact)
+            resolution = resolve(self.op, types, options or (), names)
         else:
-            found = promotion(self.op, operands, types, options or (), names, default, exact_integers=exact)
+            found = promotion(self.op, operands, types, options or (), names, default)
             if found is None:
                 return None
             resolution = found
@@ -127,7 +121,7 @@ class Elementwise(Operation):
                     temps[-1] = math.prod(shape) * element_type(dtype, names[index])[1]
             place = place_operands(names, converted, out or _new_geometry(place.shape, place.order, out_dtype))
             keep.append(place.keep)
-        passed_types = [code if index in arrays else number_as(code) | NUMBER for index, code in enumerate(needed)]
+        passed_types = [code if index in arrays else number_as(code) | HOST_SCALAR for index, code in enumerate(needed)]
         passed = needed if op in TO_BOOL else tuple(map(number_as, needed))
         called: Any = c_int(op.value)
         for index in range(len(operands)):
@@ -182,9 +176,9 @@ def _new_geometry(shape: tuple[int, ...], order: tuple[int, ...] | None, dtype: 
     return shape, strides_in_order(shape, order, dtype.itemsize if isinstance(dtype, np.dtype) else 1), dtype
 
 
-def elementwise_path(op: Op, names: str, *, exact_integers: bool = False) -> CallPath:
+def elementwise_path(op: Op, names: str) -> CallPath:
     """The paths of a function that takes only operands, called `names`."""
-    operation = Elementwise(op, tuple(names.split()), exact_integers=exact_integers)
+    operation = Elementwise(op, tuple(names.split()))
 
     def operands(*inputs: Any) -> Request:
         return Request(operation, inputs)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Numbers, Stream
 
 _ABS = elementwise_path(UnaryOp.ABS, "x")
-_NEG = elementwise_path(UnaryOp.NEG, "x")
+_NEGATIVE = elementwise_path(UnaryOp.NEGATIVE, "x")
 _SQUARE = elementwise_path(UnaryOp.SQUARE, "x")
 _SQRT = elementwise_path(UnaryOp.SQRT, "x")
 _RSQRT = elementwise_path(UnaryOp.RSQRT, "x")
@@ -33,10 +33,10 @@ _SOFTPLUS = elementwise_path(UnaryOp.SOFTPLUS, "x")
 _FLOOR = elementwise_path(UnaryOp.FLOOR, "x")
 _CEIL = elementwise_path(UnaryOp.CEIL, "x")
 _ROUND = elementwise_path(UnaryOp.ROUND, "x")
-_IS_NAN = elementwise_path(UnaryOp.IS_NAN, "x")
+_ISNAN = elementwise_path(UnaryOp.ISNAN, "x")
 _LOGICAL_NOT = elementwise_path(UnaryOp.LOGICAL_NOT, "x")
-_IS_INF = elementwise_path(UnaryOp.IS_INF, "x")
-_IS_FINITE = elementwise_path(UnaryOp.IS_FINITE, "x")
+_ISINF = elementwise_path(UnaryOp.ISINF, "x")
+_ISFINITE = elementwise_path(UnaryOp.ISFINITE, "x")
 _SIGNBIT = elementwise_path(UnaryOp.SIGNBIT, "x")
 _SIGN = elementwise_path(UnaryOp.SIGN, "x")
 _TRUNC = elementwise_path(UnaryOp.TRUNC, "x")
@@ -55,14 +55,14 @@ _COSH = elementwise_path(UnaryOp.COSH, "x")
 _ASINH = elementwise_path(UnaryOp.ASINH, "x")
 _ACOSH = elementwise_path(UnaryOp.ACOSH, "x")
 _ATANH = elementwise_path(UnaryOp.ATANH, "x")
-_BITWISE_NOT = elementwise_path(UnaryOp.BITWISE_NOT, "x")
+_BITWISE_INVERT = elementwise_path(UnaryOp.BITWISE_INVERT, "x")
 _ADD = elementwise_path(BinaryOp.ADD, "x y")
-_SUB = elementwise_path(BinaryOp.SUB, "x y")
-_MUL = elementwise_path(BinaryOp.MUL, "x y")
-_DIV = elementwise_path(BinaryOp.DIV, "x y")
+_SUBTRACT = elementwise_path(BinaryOp.SUBTRACT, "x y")
+_MULTIPLY = elementwise_path(BinaryOp.MULTIPLY, "x y")
+_DIVIDE = elementwise_path(BinaryOp.DIVIDE, "x y")
 _POW = elementwise_path(BinaryOp.POW, "x y")
-_MINIMUM = elementwise_path(BinaryOp.MIN, "x y")
-_MAXIMUM = elementwise_path(BinaryOp.MAX, "x y")
+_MINIMUM = elementwise_path(BinaryOp.MINIMUM, "x y")
+_MAXIMUM = elementwise_path(BinaryOp.MAXIMUM, "x y")
 _EQUAL = elementwise_path(BinaryOp.EQUAL, "x y")
 _NOT_EQUAL = elementwise_path(BinaryOp.NOT_EQUAL, "x y")
 _LESS = elementwise_path(BinaryOp.LESS, "x y")
@@ -72,8 +72,8 @@ _GREATER_EQUAL = elementwise_path(BinaryOp.GREATER_EQUAL, "x y")
 _BITWISE_AND = elementwise_path(BinaryOp.BITWISE_AND, "x y")
 _BITWISE_OR = elementwise_path(BinaryOp.BITWISE_OR, "x y")
 _BITWISE_XOR = elementwise_path(BinaryOp.BITWISE_XOR, "x y")
-_RELU_GRAD = elementwise_path(BinaryOp.RELU_GRAD, "dy x")
-_SILU_GRAD = elementwise_path(BinaryOp.SILU_GRAD, "dy x")
+_RELU_BACKWARD = elementwise_path(BinaryOp.RELU_BACKWARD, "dy x")
+_SILU_BACKWARD = elementwise_path(BinaryOp.SILU_BACKWARD, "dy x")
 _SILU_MUL = elementwise_path(BinaryOp.SILU_MUL, "x y")
 _LOGICAL_AND = elementwise_path(BinaryOp.LOGICAL_AND, "x y")
 _LOGICAL_OR = elementwise_path(BinaryOp.LOGICAL_OR, "x y")
@@ -83,15 +83,19 @@ _REMAINDER = elementwise_path(BinaryOp.REMAINDER, "x y")
 _ATAN2 = elementwise_path(BinaryOp.ATAN2, "x y")
 _HYPOT = elementwise_path(BinaryOp.HYPOT, "x y")
 _COPYSIGN = elementwise_path(BinaryOp.COPYSIGN, "x y")
-_LEFT_SHIFT = elementwise_path(BinaryOp.LEFT_SHIFT, "x y")
-_RIGHT_SHIFT = elementwise_path(BinaryOp.RIGHT_SHIFT, "x y")
+_BITWISE_LEFT_SHIFT = elementwise_path(BinaryOp.BITWISE_LEFT_SHIFT, "x y")
+_BITWISE_RIGHT_SHIFT = elementwise_path(BinaryOp.BITWISE_RIGHT_SHIFT, "x y")
 _LOGADDEXP = elementwise_path(BinaryOp.LOGADDEXP, "x y")
+_TRUNC_DIVIDE = elementwise_path(BinaryOp.TRUNC_DIVIDE, "x y")
+_SIGMOID_BACKWARD = elementwise_path(BinaryOp.SIGMOID_BACKWARD, "dy y")
+_TANH_BACKWARD = elementwise_path(BinaryOp.TANH_BACKWARD, "dy y")
+_SOFTPLUS_BACKWARD = elementwise_path(BinaryOp.SOFTPLUS_BACKWARD, "dy x")
 _FMA = elementwise_path(TernaryOp.FMA, "x y z")
 _WHERE = elementwise_path(TernaryOp.WHERE, "condition x y")
 _LERP = elementwise_path(TernaryOp.LERP, "x y weight")
 
 
-def abs(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def abs(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = |x|``, for every element.
 
     Takes integers or floats. Bool stays as it is. Also called absolute. x, out, stream, result and errors: as in `add`.
@@ -99,15 +103,15 @@ def abs(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_ABS.call if call_path.is_compiling() else _ABS.cached_call)(x, out, stream)
 
 
-def neg(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def negative(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = -x``, for every element.
 
-    Takes integers or floats. Also called negative. x, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Also called neg. x, out, stream, result and errors: as in `add`.
     """
-    return (_NEG.call if call_path.is_compiling() else _NEG.cached_call)(x, out, stream)
+    return (_NEGATIVE.call if call_path.is_compiling() else _NEGATIVE.cached_call)(x, out, stream)
 
 
-def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def square(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x * x``, for every element.
 
     Takes integers or floats. x, out, stream, result and errors: as in `add`.
@@ -115,7 +119,7 @@ def square(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None)
     return (_SQUARE.call if call_path.is_compiling() else _SQUARE.cached_call)(x, out, stream)
 
 
-def sqrt(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def sqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = sqrt(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -133,7 +137,7 @@ def rsqrt(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     return (_RSQRT.call if call_path.is_compiling() else _RSQRT.cached_call)(x, out, stream)
 
 
-def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def reciprocal(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 1 / x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Integers give
@@ -142,7 +146,7 @@ def reciprocal(x: ArrayT, out: Array | None = None, *, stream: Stream | None = N
     return (_RECIPROCAL.call if call_path.is_compiling() else _RECIPROCAL.cached_call)(x, out, stream)
 
 
-def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def exp(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = e^x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -151,7 +155,7 @@ def exp(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_EXP.call if call_path.is_compiling() else _EXP.cached_call)(x, out, stream)
 
 
-def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def log(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ln(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -160,7 +164,7 @@ def log(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_LOG.call if call_path.is_compiling() else _LOG.cached_call)(x, out, stream)
 
 
-def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def sin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = sin(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -169,7 +173,7 @@ def sin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_SIN.call if call_path.is_compiling() else _SIN.cached_call)(x, out, stream)
 
 
-def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def cos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = cos(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -178,7 +182,7 @@ def cos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_COS.call if call_path.is_compiling() else _COS.cached_call)(x, out, stream)
 
 
-def tanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def tanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = tanh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -232,7 +236,7 @@ def softplus(x: ArrayT, *, out: Array | None = None, stream: Stream | None = Non
     return (_SOFTPLUS.call if call_path.is_compiling() else _SOFTPLUS.cached_call)(x, out, stream)
 
 
-def floor(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def floor(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = the largest integer <= x``, for every element.
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
@@ -240,7 +244,7 @@ def floor(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_FLOOR.call if call_path.is_compiling() else _FLOOR.cached_call)(x, out, stream)
 
 
-def ceil(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def ceil(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = the smallest integer >= x``, for every element.
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
@@ -256,16 +260,16 @@ def round(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) 
     return (_ROUND.call if call_path.is_compiling() else _ROUND.cached_call)(x, out, stream)
 
 
-def is_nan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def isnan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x != x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
-    bool. Also called isnan. x, out, stream, result and errors: as in `add`.
+    bool. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_NAN.call if call_path.is_compiling() else _IS_NAN.cached_call)(x, out, stream)
+    return (_ISNAN.call if call_path.is_compiling() else _ISNAN.cached_call)(x, out, stream)
 
 
-def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def logical_not(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x == 0``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, out, stream, result and errors: as in `add`.
@@ -273,25 +277,25 @@ def logical_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = 
     return (_LOGICAL_NOT.call if call_path.is_compiling() else _LOGICAL_NOT.cached_call)(x, out, stream)
 
 
-def is_inf(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def isinf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = |x| == infinity``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
-    bool. Also called isinf. x, out, stream, result and errors: as in `add`.
+    bool. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_INF.call if call_path.is_compiling() else _IS_INF.cached_call)(x, out, stream)
+    return (_ISINF.call if call_path.is_compiling() else _ISINF.cached_call)(x, out, stream)
 
 
-def is_finite(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def isfinite(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = |x| < infinity``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
-    bool. Also called isfinite. x, out, stream, result and errors: as in `add`.
+    bool. x, out, stream, result and errors: as in `add`.
     """
-    return (_IS_FINITE.call if call_path.is_compiling() else _IS_FINITE.cached_call)(x, out, stream)
+    return (_ISFINITE.call if call_path.is_compiling() else _ISFINITE.cached_call)(x, out, stream)
 
 
-def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def signbit(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x has a minus sign``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. The result is
@@ -300,7 +304,7 @@ def signbit(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None
     return (_SIGNBIT.call if call_path.is_compiling() else _SIGNBIT.cached_call)(x, out, stream)
 
 
-def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def sign(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? 1 : x < 0 ? -1 : 0``, for every element.
 
     Takes integers or floats. NaN gives NaN. x, out, stream, result and errors: as in `add`.
@@ -308,7 +312,7 @@ def sign(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_SIGN.call if call_path.is_compiling() else _SIGN.cached_call)(x, out, stream)
 
 
-def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def trunc(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x rounded toward zero``, for every element.
 
     Takes floats. Integers and bool stay as they are. x, out, stream, result and errors: as in `add`.
@@ -316,7 +320,7 @@ def trunc(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_TRUNC.call if call_path.is_compiling() else _TRUNC.cached_call)(x, out, stream)
 
 
-def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def exp2(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = 2^x``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -325,7 +329,7 @@ def exp2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_EXP2.call if call_path.is_compiling() else _EXP2.cached_call)(x, out, stream)
 
 
-def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def expm1(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = e^x - 1``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -334,7 +338,7 @@ def expm1(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_EXPM1.call if call_path.is_compiling() else _EXPM1.cached_call)(x, out, stream)
 
 
-def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def log1p(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ln(1 + x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -343,7 +347,7 @@ def log1p(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_LOG1P.call if call_path.is_compiling() else _LOG1P.cached_call)(x, out, stream)
 
 
-def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def log2(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = log2(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -352,7 +356,7 @@ def log2(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_LOG2.call if call_path.is_compiling() else _LOG2.cached_call)(x, out, stream)
 
 
-def log10(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def log10(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = log10(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -370,7 +374,7 @@ def erf(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) ->
     return (_ERF.call if call_path.is_compiling() else _ERF.cached_call)(x, out, stream)
 
 
-def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def tan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = tan(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -379,7 +383,7 @@ def tan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) ->
     return (_TAN.call if call_path.is_compiling() else _TAN.cached_call)(x, out, stream)
 
 
-def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def asin(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = asin(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -388,7 +392,7 @@ def asin(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_ASIN.call if call_path.is_compiling() else _ASIN.cached_call)(x, out, stream)
 
 
-def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def acos(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = acos(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -397,7 +401,7 @@ def acos(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_ACOS.call if call_path.is_compiling() else _ACOS.cached_call)(x, out, stream)
 
 
-def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def atan(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = atan(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -406,7 +410,7 @@ def atan(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_ATAN.call if call_path.is_compiling() else _ATAN.cached_call)(x, out, stream)
 
 
-def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def sinh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = sinh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -415,7 +419,7 @@ def sinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_SINH.call if call_path.is_compiling() else _SINH.cached_call)(x, out, stream)
 
 
-def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def cosh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = cosh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. x, out, stream,
@@ -424,7 +428,7 @@ def cosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -
     return (_COSH.call if call_path.is_compiling() else _COSH.cached_call)(x, out, stream)
 
 
-def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def asinh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = asinh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -433,7 +437,7 @@ def asinh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_ASINH.call if call_path.is_compiling() else _ASINH.cached_call)(x, out, stream)
 
 
-def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def acosh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = acosh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -442,7 +446,7 @@ def acosh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_ACOSH.call if call_path.is_compiling() else _ACOSH.cached_call)(x, out, stream)
 
 
-def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def atanh(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = atanh(x)``, for every element.
 
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. Also called
@@ -451,16 +455,16 @@ def atanh(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) 
     return (_ATANH.call if call_path.is_compiling() else _ATANH.cached_call)(x, out, stream)
 
 
-def bitwise_not(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def bitwise_invert(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = ~x, bit by bit``, for every element.
 
-    Takes bool or integers. With bool it is the logical not. Also called bitwise_invert and invert. x, out, stream,
-    result and errors: as in `add`.
+    Takes bool or integers. With bool it is the logical not. Also called bitwise_not and invert. x, out, stream, result
+    and errors: as in `add`.
     """
-    return (_BITWISE_NOT.call if call_path.is_compiling() else _BITWISE_NOT.cached_call)(x, out, stream)
+    return (_BITWISE_INVERT.call if call_path.is_compiling() else _BITWISE_INVERT.cached_call)(x, out, stream)
 
 
-def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def add(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x + y``, for every element.
 
     Takes integers or floats. With bool it is the logical or.
@@ -515,33 +519,39 @@ def add(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
     return (_ADD.call if call_path.is_compiling() else _ADD.cached_call)(x, y, out, stream)
 
 
-def sub(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def subtract(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
     """``out = x - y``, for every element.
 
-    Takes integers or floats. Also called subtract. x, y, out, stream, result and errors: as in `add`.
+    Takes integers or floats. Also called sub. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_SUB.call if call_path.is_compiling() else _SUB.cached_call)(x, y, out, stream)
+    return (_SUBTRACT.call if call_path.is_compiling() else _SUBTRACT.cached_call)(x, y, out, stream)
 
 
-def mul(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def multiply(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
     """``out = x * y``, for every element.
 
-    Takes integers or floats. With bool it is the logical and. Also called multiply. x, y, out, stream, result and
-    errors: as in `add`.
+    Takes integers or floats. With bool it is the logical and. Also called mul. x, y, out, stream, result and errors: as
+    in `add`.
     """
-    return (_MUL.call if call_path.is_compiling() else _MUL.cached_call)(x, y, out, stream)
+    return (_MULTIPLY.call if call_path.is_compiling() else _MULTIPLY.cached_call)(x, y, out, stream)
 
 
-def div(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def divide(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
     """``out = x / y``, for every element.
 
-    Takes floats. Integers and bool are computed in float64. `trunc_div` and `floor_divide` divide integers in integers.
-    Also called divide and true_divide. x, y, out, stream, result and errors: as in `add`.
+    Takes floats. Integers and bool are computed in float64. `trunc_divide` and `floor_divide` divide integers in
+    integers. Also called div and true_divide. x, y, out, stream, result and errors: as in `add`.
     """
-    return (_DIV.call if call_path.is_compiling() else _DIV.cached_call)(x, y, out, stream)
+    return (_DIVIDE.call if call_path.is_compiling() else _DIVIDE.cached_call)(x, y, out, stream)
 
 
-def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x^y``, for every element.
 
     Takes integers or floats. Integers are powers modulo 2^bits; y < 0 gives 1 / x^-y rounded toward zero; NumPy raises.
@@ -551,7 +561,7 @@ def pow(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, s
 
 
 def minimum(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = min(x, y)``, for every element.
 
@@ -561,7 +571,7 @@ def minimum(
 
 
 def maximum(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = max(x, y)``, for every element.
 
@@ -571,7 +581,7 @@ def maximum(
 
 
 def equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x == y``, for every element.
 
@@ -581,7 +591,7 @@ def equal(
 
 
 def not_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x != y``, for every element.
 
@@ -590,7 +600,7 @@ def not_equal(
     return (_NOT_EQUAL.call if call_path.is_compiling() else _NOT_EQUAL.cached_call)(x, y, out, stream)
 
 
-def less(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def less(x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x < y``, for every element.
 
     Takes bool, integers or floats. The result is bool. x, y, out, stream, result and errors: as in `add`.
@@ -599,7 +609,7 @@ def less(x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, 
 
 
 def less_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x <= y``, for every element.
 
@@ -609,7 +619,7 @@ def less_equal(
 
 
 def greater(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x > y``, for every element.
 
@@ -619,7 +629,7 @@ def greater(
 
 
 def greater_equal(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x >= y``, for every element.
 
@@ -629,7 +639,7 @@ def greater_equal(
 
 
 def bitwise_and(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x & y, bit by bit``, for every element.
 
@@ -639,7 +649,7 @@ def bitwise_and(
 
 
 def bitwise_or(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x | y, bit by bit``, for every element.
 
@@ -649,7 +659,7 @@ def bitwise_or(
 
 
 def bitwise_xor(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x ^ y, bit by bit``, for every element.
 
@@ -658,7 +668,7 @@ def bitwise_xor(
     return (_BITWISE_XOR.call if call_path.is_compiling() else _BITWISE_XOR.cached_call)(x, y, out, stream)
 
 
-def relu_grad(
+def relu_backward(
     dy: ArrayT | Numbers, x: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = dy * relu'(x)``, for every element.
@@ -666,10 +676,10 @@ def relu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
     stream, result and errors: as in `add`.
     """
-    return (_RELU_GRAD.call if call_path.is_compiling() else _RELU_GRAD.cached_call)(dy, x, out, stream)
+    return (_RELU_BACKWARD.call if call_path.is_compiling() else _RELU_BACKWARD.cached_call)(dy, x, out, stream)
 
 
-def silu_grad(
+def silu_backward(
     dy: ArrayT | Numbers, x: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = dy * silu'(x)``, for every element.
@@ -677,7 +687,7 @@ def silu_grad(
     Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
     stream, result and errors: as in `add`.
     """
-    return (_SILU_GRAD.call if call_path.is_compiling() else _SILU_GRAD.cached_call)(dy, x, out, stream)
+    return (_SILU_BACKWARD.call if call_path.is_compiling() else _SILU_BACKWARD.cached_call)(dy, x, out, stream)
 
 
 def silu_mul(
@@ -691,7 +701,7 @@ def silu_mul(
     See Also
     --------
     silu : Without the product.
-    mul : The product alone.
+    multiply : The product alone.
 
     Examples
     --------
@@ -703,7 +713,7 @@ def silu_mul(
 
 
 def logical_and(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x != 0 and y != 0``, for every element.
 
@@ -713,7 +723,7 @@ def logical_and(
 
 
 def logical_or(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x != 0 or y != 0``, for every element.
 
@@ -723,7 +733,7 @@ def logical_or(
 
 
 def logical_xor(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = (x != 0) != (y != 0)``, for every element.
 
@@ -733,7 +743,7 @@ def logical_xor(
 
 
 def floor_divide(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = floor(x / y)``, for every element.
 
@@ -744,7 +754,7 @@ def floor_divide(
 
 
 def remainder(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x - y * floor(x / y)``, for every element.
 
@@ -755,7 +765,7 @@ def remainder(
 
 
 def atan2(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = the angle of the point (y, x)``, for every element.
 
@@ -766,7 +776,7 @@ def atan2(
 
 
 def hypot(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = sqrt(x * x + y * y)``, for every element.
 
@@ -777,7 +787,7 @@ def hypot(
 
 
 def copysign(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = |x| with the sign of y``, for every element.
 
@@ -787,30 +797,34 @@ def copysign(
     return (_COPYSIGN.call if call_path.is_compiling() else _COPYSIGN.cached_call)(x, y, out, stream)
 
 
-def left_shift(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+def bitwise_left_shift(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = x * 2^y``, for every element.
 
-    Takes integers. 0 if y < 0 or y is at least the type's number of bits. Also called bitwise_left_shift. x, y, out,
-    stream, result and errors: as in `add`.
+    Takes integers. 0 if y < 0 or y is at least the type's number of bits. Also called left_shift. x, y, out, stream,
+    result and errors: as in `add`.
     """
-    return (_LEFT_SHIFT.call if call_path.is_compiling() else _LEFT_SHIFT.cached_call)(x, y, out, stream)
+    return (_BITWISE_LEFT_SHIFT.call if call_path.is_compiling() else _BITWISE_LEFT_SHIFT.cached_call)(
+        x, y, out, stream
+    )
 
 
-def right_shift(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+def bitwise_right_shift(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = floor(x / 2^y)``, for every element.
 
-    Takes integers. If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0. Also called
-    bitwise_right_shift. x, y, out, stream, result and errors: as in `add`.
+    Takes integers. If y < 0 or y is at least the type's number of bits: -1 for x < 0, else 0. Also called right_shift.
+    x, y, out, stream, result and errors: as in `add`.
     """
-    return (_RIGHT_SHIFT.call if call_path.is_compiling() else _RIGHT_SHIFT.cached_call)(x, y, out, stream)
+    return (_BITWISE_RIGHT_SHIFT.call if call_path.is_compiling() else _BITWISE_RIGHT_SHIFT.cached_call)(
+        x, y, out, stream
+    )
 
 
 def logaddexp(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, out: Array | None = None, *, stream: Stream | None = None
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
 ) -> ArrayT:
     """``out = ln(e^x + e^y)``, for every element.
 
@@ -818,6 +832,49 @@ def logaddexp(
     stream, result and errors: as in `add`.
     """
     return (_LOGADDEXP.call if call_path.is_compiling() else _LOGADDEXP.cached_call)(x, y, out, stream)
+
+
+def trunc_divide(
+    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = x / y, rounded toward zero``, for every element.
+
+    Takes integers. Integers divided by 0 give 0. x, y, out, stream, result and errors: as in `add`.
+    """
+    return (_TRUNC_DIVIDE.call if call_path.is_compiling() else _TRUNC_DIVIDE.cached_call)(x, y, out, stream)
+
+
+def sigmoid_backward(
+    dy: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = dy * y * (1 - y)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. y is what
+    `sigmoid` returned. dy, y, out, stream, result and errors: as in `add`.
+    """
+    return (_SIGMOID_BACKWARD.call if call_path.is_compiling() else _SIGMOID_BACKWARD.cached_call)(dy, y, out, stream)
+
+
+def tanh_backward(
+    dy: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = dy * (1 - y * y)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. y is what `tanh`
+    returned. dy, y, out, stream, result and errors: as in `add`.
+    """
+    return (_TANH_BACKWARD.call if call_path.is_compiling() else _TANH_BACKWARD.cached_call)(dy, y, out, stream)
+
+
+def softplus_backward(
+    dy: ArrayT | Numbers, x: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
+) -> ArrayT:
+    """``out = dy / (1 + e^-x)``, for every element.
+
+    Takes floats. Integers and bool are computed in the float that NumPy computes their common type in. dy, x, out,
+    stream, result and errors: as in `add`.
+    """
+    return (_SOFTPLUS_BACKWARD.call if call_path.is_compiling() else _SOFTPLUS_BACKWARD.cached_call)(dy, x, out, stream)
 
 
 def fma(

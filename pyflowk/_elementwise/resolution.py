@@ -17,15 +17,12 @@ Op = UnaryOp | BinaryOp | TernaryOp
 # What NumPy computes if the library has no such operation. On bool, + is "or", * is "and", ~ is "not", and abs does
 # nothing; rounding does nothing to integers.
 OF_BOOL: dict[Op, Op] = {
-    BinaryOp.ADD: BinaryOp.MAX,
-    BinaryOp.MUL: BinaryOp.MIN,
+    BinaryOp.ADD: BinaryOp.MAXIMUM,
+    BinaryOp.MULTIPLY: BinaryOp.MINIMUM,
     UnaryOp.ABS: UnaryOp.COPY,
-    UnaryOp.BITWISE_NOT: UnaryOp.LOGICAL_NOT,
+    UnaryOp.BITWISE_INVERT: UnaryOp.LOGICAL_NOT,
 }
 OF_INTEGERS: dict[Op, Op] = {op: UnaryOp.COPY for op in (UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC)}
-# On integers this is computed in float64, not in the type of float_of().
-IN_FLOAT64 = frozenset({BinaryOp.DIV})
-
 
 COMPARISONS = frozenset(BinaryOp(value) for value in range(BinaryOp.EQUAL.value, BinaryOp.GREATER_EQUAL.value + 1))
 # These, and the logical operations of two operands.
@@ -41,8 +38,8 @@ class Resolution(NamedTuple):
 
 
 # The rules of a framework that does not promote as NumPy does. Arguments: op, the operands' signatures and types, the
-# parameters' types, the operands' names, the default dtype or None, exact_integers=. It returns None if it needs the
-# default dtype and has none.
+# parameters' types, the operands' names, the default dtype or None. It returns None if it needs the default dtype and
+# has none.
 Promotion = Callable[..., Resolution | None]
 # By the type of the framework's dtypes.
 PROMOTIONS: dict[type, Promotion] = {}
@@ -54,12 +51,9 @@ def resolve(
     operands: tuple[DType | type, ...],
     parameters: tuple[DType | type, ...] = (),
     names: tuple[str, ...] = ("x", "y", "z"),
-    *,
-    exact_integers: bool = False,
 ) -> Resolution:
-    """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number. With
-    `exact_integers` DIV computes integers in integers. Raises TypeError if op does not take these types; `names` are
-    the names of the operands."""
+    """How to compute `op`. A DType is the type of an array or a NumPy scalar, a Python type that of a weak number.
+    Raises TypeError if op does not take these types; `names` are the names of the operands."""
     values = operands[1:] if op == TernaryOp.WHERE else operands
     scalars = [kind for kind in (*values, *parameters) if not isinstance(kind, DType)]
     codes = [kind for kind in (*values, *parameters) if isinstance(kind, DType)]
@@ -69,7 +63,7 @@ def resolve(
         # A signed integer with uint64, which no type holds: the library compares int64 with uint64.
         return Resolution(op, tuple(DType.UINT64 if code >= DType.UINT8 else DType.INT64 for code in codes), DType.BOOL)
     common = common_type(codes, scalars)
-    return resolved(op, operands, names, common, exact_integers, None)
+    return resolved(op, operands, names, common, None)
 
 
 def resolved(
@@ -77,11 +71,10 @@ def resolved(
     operands: tuple[DType | type, ...],
     names: tuple[str, ...],
     common: DType,
-    exact_integers: bool,
     default: DType | None,
 ) -> Resolution:
     """For operands that come to type `common`."""
-    computed = computed_as(op, common, exact_integers, default)
+    computed = computed_as(op, common, default)
     if computed is None:
         raise _wrong_types(OPERATIONS[op].takes, operands, names, common)
     op, compute = computed
@@ -102,25 +95,21 @@ def _kind_of(code: DType) -> str:
     return "F" if code in FLOATS else "I" if code in INTEGERS else "B"
 
 
-def computed_as(op: Op, common: DType, exact_integers: bool, default: DType | None) -> tuple[Op, DType] | None:
+def computed_as(op: Op, common: DType, default: DType | None) -> tuple[Op, DType] | None:
     """The operation and the type that it computes in; `default` is the float in which torch computes integers."""
     takes, kind = OPERATIONS[op].takes, _kind_of(common)
-    if kind in takes and (kind == "F" or op not in IN_FLOAT64 or exact_integers):
+    if kind in takes:
         return op, common
-    if kind == "F":
-        pass
-    elif kind == "B" and op in OF_BOOL:
+    if kind == "B" and op in OF_BOOL:
         return OF_BOOL[op], common
-    elif op in OF_INTEGERS:
+    if kind == "F":
+        return None
+    if op in OF_INTEGERS:
         return OF_INTEGERS[op], common
-    elif op in IN_FLOAT64:
-        if default is None:
-            return op, DType.FLOAT64
-        if op == BinaryOp.DIV:
-            return op, default
-    elif takes == "F":
-        return op, float_of(common) if default is None else default
-    return None
+    if takes != "F":
+        return None
+    of_numpy = DType.FLOAT64 if op == BinaryOp.DIVIDE else float_of(common)
+    return op, of_numpy if default is None else default
 
 
 def _wrong_types(takes: str, operands: tuple[DType | type, ...], names: tuple[str, ...], common: DType) -> TypeError:

@@ -27,9 +27,9 @@ _SCALE = Elementwise(UnaryOp.SCALE, ("x",), parameters=("a", "b"))
 _SCALE_BY = Elementwise(TernaryOp.FMA, ("x", "a", "b"))
 _ADD_MULTIPLY = Elementwise(TernaryOp.ADD_MULTIPLY, ("x", "y", "z"), parameters=("a",))
 _GELU = {"none": Elementwise(UnaryOp.GELU, ("x",)), "tanh": Elementwise(UnaryOp.GELU_TANH, ("x",))}
-_GELU_GRAD = {
-    "none": Elementwise(BinaryOp.GELU_GRAD, ("dy", "x")),
-    "tanh": Elementwise(BinaryOp.GELU_TANH_GRAD, ("dy", "x")),
+_GELU_BACKWARD = {
+    "none": Elementwise(BinaryOp.GELU_BACKWARD, ("dy", "x")),
+    "tanh": Elementwise(BinaryOp.GELU_TANH_BACKWARD, ("dy", "x")),
 }
 
 
@@ -69,7 +69,7 @@ def _cast(x: Any, dtype: Any, out: Any) -> Request:
 _CAST_PATH = CallPath("x dtype=", _cast, takes_outs=True)
 
 
-def positive(x: ArrayT, out: Array | None = None, *, stream: Stream | None = None) -> ArrayT:
+def positive(x: ArrayT, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x``, for every element.
 
     Parameters
@@ -93,7 +93,7 @@ def leaky_relu(x: ArrayT, slope: Number = 0.01, *, out: Array | None = None, str
     x : array
         Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
     slope : number, optional
-        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
+        A Python number or NumPy scalar, which affects the type of the result as in `multiply`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
 
@@ -116,6 +116,33 @@ def _leaky_relu(x: Any, slope: Any) -> Request:
 _LEAKY_RELU_PATH = CallPath("x slope~", _leaky_relu)
 
 
+def leaky_relu_backward(
+    dy: ArrayT | Numbers,
+    x: ArrayT | Numbers,
+    slope: Array | Number = 0.01,
+    *,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = x > 0 ? dy : slope * dy``, for every element: the gradient of `leaky_relu` with respect to x.
+
+    Parameters
+    ----------
+    dy, x : array or number
+        As the operands of `add`; floats.
+    slope : number or array, optional
+        As given to `leaky_relu`; or one for each element, broadcast with x.
+    out, stream : optional
+        As in `add`, which also says what is returned and raised.
+    """
+    return (_LEAKY_RELU_BACKWARD_PATH.call if call_path.is_compiling() else _LEAKY_RELU_BACKWARD_PATH.cached_call)(
+        dy, x, slope, out, stream
+    )
+
+
+_LEAKY_RELU_BACKWARD_PATH = elementwise_path(TernaryOp.LEAKY_RELU_BACKWARD, "dy x slope")
+
+
 def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
     """``out = x > 0 ? x : alpha * (e^x - 1)``, for every element.
 
@@ -124,7 +151,7 @@ def elu(x: ArrayT, alpha: Number = 1.0, *, out: Array | None = None, stream: Str
     x : array
         Any shape and strides; floats. Integers and bool are computed in the float that NumPy computes them in.
     alpha : number, optional
-        A Python number or NumPy scalar, which affects the type of the result as in `mul`.
+        A Python number or NumPy scalar, which affects the type of the result as in `multiply`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
@@ -136,6 +163,33 @@ def _elu(x: Any, alpha: Any) -> Request:
 
 
 _ELU_PATH = CallPath("x alpha~", _elu)
+
+
+def elu_backward(
+    dy: ArrayT | Numbers,
+    x: ArrayT | Numbers,
+    alpha: Array | Number = 1.0,
+    *,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """``out = x > 0 ? dy : alpha * e^x * dy``, for every element: the gradient of `elu` with respect to x.
+
+    Parameters
+    ----------
+    dy, x : array or number
+        As the operands of `add`; floats.
+    alpha : number or array, optional
+        As given to `elu`; or one for each element, broadcast with x.
+    out, stream : optional
+        As in `add`, which also says what is returned and raised.
+    """
+    return (_ELU_BACKWARD_PATH.call if call_path.is_compiling() else _ELU_BACKWARD_PATH.cached_call)(
+        dy, x, alpha, out, stream
+    )
+
+
+_ELU_BACKWARD_PATH = elementwise_path(TernaryOp.ELU_BACKWARD, "dy x alpha")
 
 
 def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stream: Stream | None = None) -> ArrayT:
@@ -152,7 +206,7 @@ def gelu(x: ArrayT, approximate: str = "none", *, out: Array | None = None, stre
 
     See Also
     --------
-    gelu_grad : The gradient, where there is no autograd.
+    gelu_backward : The gradient, for use without autograd.
 
     Examples
     --------
@@ -169,7 +223,7 @@ def _gelu(x: Any, approximate: Any) -> Request:
 _GELU_PATH = CallPath("x approximate=", _gelu)
 
 
-def gelu_grad(
+def gelu_backward(
     dy: ArrayT | Numbers,
     x: ArrayT | Numbers,
     approximate: str = "none",
@@ -188,16 +242,16 @@ def gelu_grad(
     out, stream : optional
         As in `add`, which also says what is returned and raised.
     """
-    return (_GELU_GRAD_PATH.call if call_path.is_compiling() else _GELU_GRAD_PATH.cached_call)(
+    return (_GELU_BACKWARD_PATH.call if call_path.is_compiling() else _GELU_BACKWARD_PATH.cached_call)(
         dy, x, approximate, out, stream
     )
 
 
-def _gelu_grad(dy: Any, x: Any, approximate: Any) -> Request:
-    return Request(_approximated(_GELU_GRAD, approximate), (dy, x))
+def _gelu_backward(dy: Any, x: Any, approximate: Any) -> Request:
+    return Request(_approximated(_GELU_BACKWARD, approximate), (dy, x))
 
 
-_GELU_GRAD_PATH = CallPath("dy x approximate=", _gelu_grad)
+_GELU_BACKWARD_PATH = CallPath("dy x approximate=", _gelu_backward)
 
 
 def _approximated(operations: dict[str, Elementwise], approximate: str) -> Elementwise:
@@ -210,8 +264,8 @@ def clip(
     x: ArrayT,
     min: Array | Numbers | None = None,
     max: Array | Numbers | None = None,
-    out: Array | None = None,
     *,
+    out: Array | None = None,
     stream: Stream | None = None,
 ) -> ArrayT:
     """``out = min(max(x, min), max)``, for every element.
@@ -247,10 +301,10 @@ def _clip(x: Any, min: Any, max: Any) -> Request:
     return Request(_CLIP_BY_ARRAYS, (x, min, max))
 
 
-_AT_LEAST = Elementwise(BinaryOp.MAX, ("x", "min"))
-_AT_MOST = Elementwise(BinaryOp.MIN, ("x", "max"))
-_CLIP_BY_NUMBERS = Elementwise(UnaryOp.CLAMP, ("x",), parameters=("min", "max"))
-_CLIP_BY_ARRAYS = Elementwise(TernaryOp.CLAMP_BY, ("x", "min", "max"))
+_AT_LEAST = Elementwise(BinaryOp.MAXIMUM, ("x", "min"))
+_AT_MOST = Elementwise(BinaryOp.MINIMUM, ("x", "max"))
+_CLIP_BY_NUMBERS = Elementwise(UnaryOp.CLIP, ("x",), parameters=("min", "max"))
+_CLIP_BY_ARRAYS = Elementwise(TernaryOp.CLIP_BY, ("x", "min", "max"))
 _CLIP_PATH = CallPath("x min max", _clip)
 
 
@@ -262,7 +316,7 @@ def scale(x: ArrayT, a: Number, b: Number = 0, *, out: Array | None = None, stre
     x : array
         Any shape and strides; integers or floats.
     a, b : number
-        Numbers, which affect the type of the result as in `mul` and `add`.
+        Numbers, which affect the type of the result as in `multiply` and `add`.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
 
@@ -298,24 +352,6 @@ def _are_parameters(*numbers: Any) -> bool:
     )
 
 
-def trunc_div(
-    x: ArrayT | Numbers, y: ArrayT | Numbers, *, out: Array | None = None, stream: Stream | None = None
-) -> ArrayT:
-    """``out = x / y``, for every element, rounded toward zero for integers (0 where y is 0), as `div` for floats.
-
-    Parameters
-    ----------
-    x, y : array or number
-        As the operands of `add`.
-    out, stream : optional
-        As in `add`, which also says what is returned and raised.
-    """
-    return (_TRUNC_DIV_PATH.call if call_path.is_compiling() else _TRUNC_DIV_PATH.cached_call)(x, y, out, stream)
-
-
-_TRUNC_DIV_PATH = elementwise_path(BinaryOp.DIV, "x y", exact_integers=True)
-
-
 def add_multiply(
     x: ArrayT | Numbers,
     y: ArrayT | Numbers,
@@ -332,7 +368,8 @@ def add_multiply(
     x, y, z : array or number
         As the operands of `add`.
     a : number, optional
-        A Python number or NumPy scalar, which affects the type of the result as in `mul`; with integers within +-2^53.
+        A Python number or NumPy scalar, which affects the type of the result as in `multiply`; with integers within
+        +-2^53.
     out, stream : optional
         As in `add`, which also says what is returned and raised.
 

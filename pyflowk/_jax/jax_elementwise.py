@@ -22,7 +22,7 @@ from .._elementwise.resolution import COMPARISONS, TO_BOOL, computed_as, within_
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from . import eager, primitives
-from .formulas import CONSTANT, FORMULAS, GRADIENTS, Op
+from .formulas import CONSTANT, FORMULAS, GRADIENTS, OF_RESULT, Op
 from .jax_types import NUMBERS, float_of, numpy_type, operand
 from .primitives import batched_at, bind, custom_call, first_dimension, is_zero, sum_to, tangents_of, zero_of
 
@@ -74,14 +74,16 @@ def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, op:
     if all(map(is_zero, tangents)) or op in CONSTANT or type_of_elements(dtype) not in FLOATS:
         return out, zero_of(out)
     if op in GRADIENTS:
-        return out, elementwise(GRADIENTS[op], tangents[0], primals[0], dtype=dtype)
+        numbers = [np.full((1,) * out.ndim, parameters["a"], dtype)] * OPERATIONS[op].num_parameters
+        at = out if op in OF_RESULT else primals[0]
+        return out, elementwise(GRADIENTS[op], tangents[0], at, *numbers, dtype=dtype)
     return out, tangents_of(functools.partial(_formula, op=op, **parameters), primals, tangents)
 
 
 def _transposed_gradient(
-    primitive: Any, cotangent: jax.Array, dy: jax.Array, x: jax.Array, *, op: Op, **parameters: Any
+    primitive: Any, cotangent: jax.Array, dy: jax.Array, *others: jax.Array, op: Op, **parameters: Any
 ) -> list[jax.Array]:
-    return [sum_to(elementwise(op, cotangent, x, dtype=np.dtype(dy.dtype)), dy.shape)]
+    return [sum_to(elementwise(op, cotangent, *others, dtype=np.dtype(dy.dtype)), dy.shape)]
 
 
 def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], **parameters: Any) -> Any:
@@ -92,7 +94,7 @@ def _batch(primitive: Any, operands: Sequence[Any], dimensions: Sequence[Any], *
 
 primitives.jvp(_jvp, *_PRIMITIVES)
 primitives.batch(_batch, *_PRIMITIVES)
-primitives.transpose(_transposed_gradient, binary_p)  # only gradients are called with tangents
+primitives.transpose(_transposed_gradient, binary_p, ternary_p)  # only gradients are called with tangents
 
 
 # ---- from a function to its primitive -------------------------------------------------------------------------------
@@ -103,12 +105,10 @@ def apply(
     names: tuple[str, ...],
     operands: tuple[Any, ...],
     parameters: tuple[Any, ...] = (),
-    *,
-    exact_integers: bool = False,
 ) -> jax.Array:
     """The result of a function. `operands` are arrays or Python numbers. `parameters` are Python numbers, which
     take part in the promotion. `names` are the names of the operands and the parameters."""
-    return eager.call(_apply, operands, op=op, names=names, parameters=parameters, exact_integers=exact_integers)
+    return eager.call(_apply, operands, op=op, names=names, parameters=parameters)
 
 
 def _apply(
@@ -116,7 +116,6 @@ def _apply(
     op: Op,
     names: tuple[str, ...],
     parameters: tuple[Any, ...],
-    exact_integers: bool,
 ) -> jax.Array:
     operands = [operand(x, name) for x, name in zip(given, names)]
     arrays = [(name, x) for name, x in zip(names, operands) if not isinstance(x, NUMBERS)]
@@ -124,7 +123,7 @@ def _apply(
         number_type(x.dtype, name)
     promoted = operands[op == TernaryOp.WHERE :]  # without a condition
     common, weak = jax.dtypes.result_type(*promoted, *parameters, return_weak_type_flag=True)
-    op, compute = _computation(op, common, exact_integers, float_of(common))
+    op, compute = _computation(op, common, float_of(common))
     op, operands = _in_bounds(op, operands, compute)
     needed = _needed(op, operands, compute)
     shape = broadcast_shape([(name, x.shape) for name, x in arrays])
@@ -153,12 +152,10 @@ def _code_of(dtype: np.dtype[Any]) -> DType:
 
 
 @functools.lru_cache(maxsize=1024)
-def _computation(
-    op: Op, common: np.dtype[Any], exact_integers: bool, float_type: np.dtype[Any]
-) -> tuple[Op, np.dtype[Any]]:
+def _computation(op: Op, common: np.dtype[Any], float_type: np.dtype[Any]) -> tuple[Op, np.dtype[Any]]:
     """The operation that computes `op` on operands of type `common`, and the type that it computes in; `float_type` is
     that of operations that only floats have."""
-    computation = computed_as(op, _code_of(common), exact_integers, _code_of(float_type))
+    computation = computed_as(op, _code_of(common), _code_of(float_type))
     if computation is None:
         words = {"B": "bool", "I": "integers", "F": "floats"}
         raise TypeError(

@@ -19,14 +19,15 @@ from .jax_elementwise import apply
 # fmt: off
 # ruff: noqa: RUF022
 __all__ = ["abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "batch_transpose", "bitwise_and",
-        "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh", "div", "equal", "erf", "exp",
-        "exp2", "expm1", "floor", "floor_divide", "fma", "greater", "greater_equal", "hypot", "is_finite", "is_inf",
-        "is_nan", "left_shift", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax",
-        "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
-        "masked_softmax_backward", "maximum", "minimum", "mul", "neg", "not_equal", "permute", "pow", "prelu",
-        "prelu_backward", "reciprocal", "relu", "relu_grad", "remainder", "right_shift", "round", "rsqrt", "sigmoid",
-        "sign", "signbit", "silu", "silu_grad", "silu_mul", "sin", "sinh", "softmax", "softplus", "sqrt", "square",
-        "sub", "tan", "tanh", "trunc", "where"]
+        "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "copysign",
+        "cos", "cosh", "divide", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "greater",
+        "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp", "less", "less_equal", "log", "log10", "log1p",
+        "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
+        "masked_softmax_backward", "maximum", "minimum", "multiply", "negative", "not_equal", "permute", "pow", "prelu",
+        "prelu_backward", "reciprocal", "relu", "relu_backward", "remainder", "round", "rsqrt", "sigmoid",
+        "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax",
+        "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh", "tanh_backward", "trunc",
+        "trunc_divide", "where"]
 # fmt: on
 
 
@@ -35,9 +36,9 @@ def abs(x: ArrayLike) -> Array:
     return apply(UnaryOp.ABS, ("x",), (x,))
 
 
-def neg(x: ArrayLike) -> Array:
-    """``out = -x``, for every element: as `pyflowk.neg`."""
-    return apply(UnaryOp.NEG, ("x",), (x,))
+def negative(x: ArrayLike) -> Array:
+    """``out = -x``, for every element: as `pyflowk.negative`."""
+    return apply(UnaryOp.NEGATIVE, ("x",), (x,))
 
 
 def square(x: ArrayLike) -> Array:
@@ -126,9 +127,9 @@ def round(x: ArrayLike) -> Array:
     return apply(UnaryOp.ROUND, ("x",), (x,))
 
 
-def is_nan(x: ArrayLike) -> Array:
-    """``out = x != x``, for every element: as `pyflowk.is_nan`."""
-    return apply(UnaryOp.IS_NAN, ("x",), (x,))
+def isnan(x: ArrayLike) -> Array:
+    """``out = x != x``, for every element: as `pyflowk.isnan`."""
+    return apply(UnaryOp.ISNAN, ("x",), (x,))
 
 
 def logical_not(x: ArrayLike) -> Array:
@@ -136,14 +137,14 @@ def logical_not(x: ArrayLike) -> Array:
     return apply(UnaryOp.LOGICAL_NOT, ("x",), (x,))
 
 
-def is_inf(x: ArrayLike) -> Array:
-    """``out = |x| == infinity``, for every element: as `pyflowk.is_inf`."""
-    return apply(UnaryOp.IS_INF, ("x",), (x,))
+def isinf(x: ArrayLike) -> Array:
+    """``out = |x| == infinity``, for every element: as `pyflowk.isinf`."""
+    return apply(UnaryOp.ISINF, ("x",), (x,))
 
 
-def is_finite(x: ArrayLike) -> Array:
-    """``out = |x| < infinity``, for every element: as `pyflowk.is_finite`."""
-    return apply(UnaryOp.IS_FINITE, ("x",), (x,))
+def isfinite(x: ArrayLike) -> Array:
+    """``out = |x| < infinity``, for every element: as `pyflowk.isfinite`."""
+    return apply(UnaryOp.ISFINITE, ("x",), (x,))
 
 
 def signbit(x: ArrayLike) -> Array:
@@ -236,9 +237,9 @@ def atanh(x: ArrayLike) -> Array:
     return apply(UnaryOp.ATANH, ("x",), (x,))
 
 
-def bitwise_not(x: ArrayLike) -> Array:
-    """``out = ~x, bit by bit``, for every element: as `pyflowk.bitwise_not`."""
-    return apply(UnaryOp.BITWISE_NOT, ("x",), (x,))
+def bitwise_invert(x: ArrayLike) -> Array:
+    """``out = ~x, bit by bit``, for every element: as `pyflowk.bitwise_invert`."""
+    return apply(UnaryOp.BITWISE_INVERT, ("x",), (x,))
 
 
 def add(x: ArrayLike, y: ArrayLike) -> Array:
@@ -246,19 +247,19 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return apply(BinaryOp.ADD, ("x", "y"), (x, y))
 
 
-def sub(x: ArrayLike, y: ArrayLike) -> Array:
-    """``out = x - y``, for every element: as `pyflowk.sub`."""
-    return apply(BinaryOp.SUB, ("x", "y"), (x, y))
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x - y``, for every element: as `pyflowk.subtract`."""
+    return apply(BinaryOp.SUBTRACT, ("x", "y"), (x, y))
 
 
-def mul(x: ArrayLike, y: ArrayLike) -> Array:
-    """``out = x * y``, for every element: as `pyflowk.mul`."""
-    return apply(BinaryOp.MUL, ("x", "y"), (x, y))
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x * y``, for every element: as `pyflowk.multiply`."""
+    return apply(BinaryOp.MULTIPLY, ("x", "y"), (x, y))
 
 
-def div(x: ArrayLike, y: ArrayLike) -> Array:
-    """``out = x / y``, for every element: as `pyflowk.div`."""
-    return apply(BinaryOp.DIV, ("x", "y"), (x, y))
+def divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x / y``, for every element: as `pyflowk.divide`."""
+    return apply(BinaryOp.DIVIDE, ("x", "y"), (x, y))
 
 
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
@@ -268,12 +269,12 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 
 def minimum(x: ArrayLike, y: ArrayLike) -> Array:
     """``out = min(x, y)``, for every element: as `pyflowk.minimum`."""
-    return apply(BinaryOp.MIN, ("x", "y"), (x, y))
+    return apply(BinaryOp.MINIMUM, ("x", "y"), (x, y))
 
 
 def maximum(x: ArrayLike, y: ArrayLike) -> Array:
     """``out = max(x, y)``, for every element: as `pyflowk.maximum`."""
-    return apply(BinaryOp.MAX, ("x", "y"), (x, y))
+    return apply(BinaryOp.MAXIMUM, ("x", "y"), (x, y))
 
 
 def equal(x: ArrayLike, y: ArrayLike) -> Array:
@@ -321,14 +322,14 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     return apply(BinaryOp.BITWISE_XOR, ("x", "y"), (x, y))
 
 
-def relu_grad(dy: ArrayLike, x: ArrayLike) -> Array:
-    """``out = dy * relu'(x)``, for every element: as `pyflowk.relu_grad`."""
-    return apply(BinaryOp.RELU_GRAD, ("dy", "x"), (dy, x))
+def relu_backward(dy: ArrayLike, x: ArrayLike) -> Array:
+    """``out = dy * relu'(x)``, for every element: as `pyflowk.relu_backward`."""
+    return apply(BinaryOp.RELU_BACKWARD, ("dy", "x"), (dy, x))
 
 
-def silu_grad(dy: ArrayLike, x: ArrayLike) -> Array:
-    """``out = dy * silu'(x)``, for every element: as `pyflowk.silu_grad`."""
-    return apply(BinaryOp.SILU_GRAD, ("dy", "x"), (dy, x))
+def silu_backward(dy: ArrayLike, x: ArrayLike) -> Array:
+    """``out = dy * silu'(x)``, for every element: as `pyflowk.silu_backward`."""
+    return apply(BinaryOp.SILU_BACKWARD, ("dy", "x"), (dy, x))
 
 
 def silu_mul(x: ArrayLike, y: ArrayLike) -> Array:
@@ -376,19 +377,39 @@ def copysign(x: ArrayLike, y: ArrayLike) -> Array:
     return apply(BinaryOp.COPYSIGN, ("x", "y"), (x, y))
 
 
-def left_shift(x: ArrayLike, y: ArrayLike) -> Array:
-    """``out = x * 2^y``, for every element: as `pyflowk.left_shift`."""
-    return apply(BinaryOp.LEFT_SHIFT, ("x", "y"), (x, y))
+def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x * 2^y``, for every element: as `pyflowk.bitwise_left_shift`."""
+    return apply(BinaryOp.BITWISE_LEFT_SHIFT, ("x", "y"), (x, y))
 
 
-def right_shift(x: ArrayLike, y: ArrayLike) -> Array:
-    """``out = floor(x / 2^y)``, for every element: as `pyflowk.right_shift`."""
-    return apply(BinaryOp.RIGHT_SHIFT, ("x", "y"), (x, y))
+def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = floor(x / 2^y)``, for every element: as `pyflowk.bitwise_right_shift`."""
+    return apply(BinaryOp.BITWISE_RIGHT_SHIFT, ("x", "y"), (x, y))
 
 
 def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
     """``out = ln(e^x + e^y)``, for every element: as `pyflowk.logaddexp`."""
     return apply(BinaryOp.LOGADDEXP, ("x", "y"), (x, y))
+
+
+def trunc_divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """``out = x / y, rounded toward zero``, for every element: as `pyflowk.trunc_divide`."""
+    return apply(BinaryOp.TRUNC_DIVIDE, ("x", "y"), (x, y))
+
+
+def sigmoid_backward(dy: ArrayLike, y: ArrayLike) -> Array:
+    """``out = dy * y * (1 - y)``, for every element: as `pyflowk.sigmoid_backward`."""
+    return apply(BinaryOp.SIGMOID_BACKWARD, ("dy", "y"), (dy, y))
+
+
+def tanh_backward(dy: ArrayLike, y: ArrayLike) -> Array:
+    """``out = dy * (1 - y * y)``, for every element: as `pyflowk.tanh_backward`."""
+    return apply(BinaryOp.TANH_BACKWARD, ("dy", "y"), (dy, y))
+
+
+def softplus_backward(dy: ArrayLike, x: ArrayLike) -> Array:
+    """``out = dy / (1 + e^-x)``, for every element: as `pyflowk.softplus_backward`."""
+    return apply(BinaryOp.SOFTPLUS_BACKWARD, ("dy", "x"), (dy, x))
 
 
 def fma(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
@@ -482,7 +503,7 @@ def masked_softmax(
     mask: ArrayLike | None = None,
     *,
     lengths: ArrayLike | None = None,
-    side: str = "left",
+    lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
@@ -505,7 +526,7 @@ def masked_softmax(
     return eager.call(
         jax_softmax.masked_softmax,
         (x, mask, lengths, bias),
-        side=side,
+        lengths_from_right=lengths_from_right,
         causal=causal,
         causal_offset=causal_offset,
         window=window,
@@ -520,7 +541,7 @@ def masked_softmax_backward(
     y: ArrayLike,
     *,
     lengths: ArrayLike | None = None,
-    side: str = "left",
+    lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
@@ -535,7 +556,7 @@ def masked_softmax_backward(
     return eager.call(
         jax_softmax.masked_softmax_backward,
         (dy, y, lengths),
-        side=side,
+        lengths_from_right=lengths_from_right,
         causal=causal,
         causal_offset=causal_offset,
         window=window,

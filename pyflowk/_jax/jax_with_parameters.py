@@ -18,10 +18,21 @@ from . import eager
 from .jax_elementwise import apply, elementwise
 from .jax_types import NUMBERS, array, requested_type, static_number
 
-__all__ = ["add_multiply", "cast", "clip", "elu", "gelu", "gelu_grad", "leaky_relu", "scale", "trunc_div"]
+__all__ = [
+    "add_multiply",
+    "cast",
+    "clip",
+    "elu",
+    "elu_backward",
+    "gelu",
+    "gelu_backward",
+    "leaky_relu",
+    "leaky_relu_backward",
+    "scale",
+]
 
 _GELU = {"none": UnaryOp.GELU, "tanh": UnaryOp.GELU_TANH}
-_GELU_GRAD = {"none": BinaryOp.GELU_GRAD, "tanh": BinaryOp.GELU_TANH_GRAD}
+_GELU_BACKWARD = {"none": BinaryOp.GELU_BACKWARD, "tanh": BinaryOp.GELU_TANH_BACKWARD}
 
 
 def cast(x: ArrayLike, dtype: DTypeLike) -> jax.Array:
@@ -45,14 +56,24 @@ def elu(x: ArrayLike, alpha: float = 1.0) -> jax.Array:
     return apply(UnaryOp.ELU, ("x", "alpha"), (x,), (static_number(alpha, "alpha"),))
 
 
+def leaky_relu_backward(dy: ArrayLike, x: ArrayLike, slope: ArrayLike = 0.01) -> jax.Array:
+    """``out = x > 0 ? dy : slope * dy``, for every element: as `pyflowk.leaky_relu_backward`."""
+    return apply(TernaryOp.LEAKY_RELU_BACKWARD, ("dy", "x", "slope"), (dy, x, slope))
+
+
+def elu_backward(dy: ArrayLike, x: ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
+    """``out = x > 0 ? dy : alpha * e^x * dy``, for every element: as `pyflowk.elu_backward`."""
+    return apply(TernaryOp.ELU_BACKWARD, ("dy", "x", "alpha"), (dy, x, alpha))
+
+
 def gelu(x: ArrayLike, approximate: str = "none") -> jax.Array:
     """``out = x * (1 + erf(x / sqrt(2))) / 2``, for every element; approximate may be "tanh": as `pyflowk.gelu`."""
     return apply(_approximated(_GELU, approximate), ("x",), (x,))
 
 
-def gelu_grad(dy: ArrayLike, x: ArrayLike, approximate: str = "none") -> jax.Array:
-    """``out = dy * gelu'(x)``, for every element; approximate as given to `gelu`: as `pyflowk.gelu_grad`."""
-    return apply(_approximated(_GELU_GRAD, approximate), ("dy", "x"), (dy, x))
+def gelu_backward(dy: ArrayLike, x: ArrayLike, approximate: str = "none") -> jax.Array:
+    """``out = dy * gelu'(x)``, for every element; approximate as given to `gelu`: as `pyflowk.gelu_backward`."""
+    return apply(_approximated(_GELU_BACKWARD, approximate), ("dy", "x"), (dy, x))
 
 
 def _approximated(operations: dict[str, Any], approximate: str) -> Any:
@@ -66,12 +87,12 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     if max is None:
         if min is None:
             raise TypeError("min is None and max is None: pass one or both")
-        return apply(BinaryOp.MAX, ("x", "min"), (x, min))
+        return apply(BinaryOp.MAXIMUM, ("x", "min"), (x, min))
     if min is None:
-        return apply(BinaryOp.MIN, ("x", "max"), (x, max))
+        return apply(BinaryOp.MINIMUM, ("x", "max"), (x, max))
     if _are_parameters(min, max):
-        return apply(UnaryOp.CLAMP, ("x", "min", "max"), (x,), (min, max))
-    return apply(TernaryOp.CLAMP_BY, ("x", "min", "max"), (x, min, max))
+        return apply(UnaryOp.CLIP, ("x", "min", "max"), (x,), (min, max))
+    return apply(TernaryOp.CLIP_BY, ("x", "min", "max"), (x, min, max))
 
 
 def scale(x: ArrayLike, a: ArrayLike, b: ArrayLike = 0) -> jax.Array:
@@ -87,11 +108,6 @@ def _are_parameters(*numbers: Any) -> bool:
         type(number) in NUMBERS and (isinstance(number, float) or abs(number) <= LARGEST_PARAMETER)
         for number in numbers
     )
-
-
-def trunc_div(x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """``out = x / y``, for every element, rounded toward zero for integers: as `pyflowk.trunc_div`."""
-    return apply(BinaryOp.DIV, ("x", "y"), (x, y), exact_integers=True)
 
 
 def add_multiply(x: ArrayLike, y: ArrayLike, z: ArrayLike, a: float = 1) -> jax.Array:

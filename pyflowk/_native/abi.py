@@ -23,8 +23,8 @@ from .c_types import (
 # FLOWK_VERSION and FLOWK_MAX_RANK of the header that this file mirrors.
 VERSION = 100
 MAX_RANK = 32
-# FLOWK_NUMBER: a flag in an input's dtype.
-NUMBER = 256
+# FLOWK_HOST_SCALAR: a flag in an input's dtype.
+HOST_SCALAR = 256
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
 FUNCTOR_PARAMS_VERSION = 2
 

@@ -13,7 +13,7 @@ class UnaryOp(Enum):
 
     COPY = 1
     ABS = 2
-    NEG = 3
+    NEGATIVE = 3
     SQUARE = 4
     SQRT = 5
     RSQRT = 6
@@ -34,12 +34,12 @@ class UnaryOp(Enum):
     FLOOR = 21
     CEIL = 22
     ROUND = 23
-    CLAMP = 24
+    CLIP = 24
     SCALE = 25
-    IS_NAN = 26
+    ISNAN = 26
     LOGICAL_NOT = 27
-    IS_INF = 28
-    IS_FINITE = 29
+    ISINF = 28
+    ISFINITE = 29
     SIGNBIT = 30
     SIGN = 31
     TRUNC = 32
@@ -58,19 +58,19 @@ class UnaryOp(Enum):
     ASINH = 45
     ACOSH = 46
     ATANH = 47
-    BITWISE_NOT = 48
+    BITWISE_INVERT = 48
 
 
 class BinaryOp(Enum):
     """`flowk_binary_op`: an operation of two operands."""
 
     ADD = 1
-    SUB = 2
-    MUL = 3
-    DIV = 4
+    SUBTRACT = 2
+    MULTIPLY = 3
+    DIVIDE = 4
     POW = 5
-    MIN = 6
-    MAX = 7
+    MINIMUM = 6
+    MAXIMUM = 7
     EQUAL = 8
     NOT_EQUAL = 9
     LESS = 10
@@ -80,10 +80,10 @@ class BinaryOp(Enum):
     BITWISE_AND = 14
     BITWISE_OR = 15
     BITWISE_XOR = 16
-    RELU_GRAD = 17
-    GELU_GRAD = 18
-    GELU_TANH_GRAD = 19
-    SILU_GRAD = 20
+    RELU_BACKWARD = 17
+    GELU_BACKWARD = 18
+    GELU_TANH_BACKWARD = 19
+    SILU_BACKWARD = 20
     SILU_MUL = 21
     LOGICAL_AND = 22
     LOGICAL_OR = 23
@@ -93,9 +93,13 @@ class BinaryOp(Enum):
     ATAN2 = 27
     HYPOT = 28
     COPYSIGN = 29
-    LEFT_SHIFT = 30
-    RIGHT_SHIFT = 31
+    BITWISE_LEFT_SHIFT = 30
+    BITWISE_RIGHT_SHIFT = 31
     LOGADDEXP = 32
+    TRUNC_DIVIDE = 33
+    SIGMOID_BACKWARD = 34
+    TANH_BACKWARD = 35
+    SOFTPLUS_BACKWARD = 36
 
 
 class TernaryOp(Enum):
@@ -103,9 +107,11 @@ class TernaryOp(Enum):
 
     FMA = 1
     WHERE = 2
-    CLAMP_BY = 3
+    CLIP_BY = 3
     LERP = 4
     ADD_MULTIPLY = 5
+    LEAKY_RELU_BACKWARD = 6
+    ELU_BACKWARD = 7
 
 
 class Operation(NamedTuple):
@@ -125,7 +131,7 @@ class Operation(NamedTuple):
 OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     UnaryOp.COPY: Operation("BIF", "ANY", 0, "x, converted to the output's type"),
     UnaryOp.ABS: Operation("IF", "SAME", 0, "|x|"),
-    UnaryOp.NEG: Operation("IF", "SAME", 0, "-x"),
+    UnaryOp.NEGATIVE: Operation("IF", "SAME", 0, "-x"),
     UnaryOp.SQUARE: Operation("IF", "SAME", 0, "x * x"),
     UnaryOp.SQRT: Operation("F", "SAME", 0, "sqrt(x)"),
     UnaryOp.RSQRT: Operation("F", "SAME", 0, "1 / sqrt(x)"),
@@ -146,12 +152,12 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     UnaryOp.FLOOR: Operation("F", "SAME", 0, "the largest integer <= x"),
     UnaryOp.CEIL: Operation("F", "SAME", 0, "the smallest integer >= x"),
     UnaryOp.ROUND: Operation("F", "SAME", 0, "the nearest integer, half to even"),
-    UnaryOp.CLAMP: Operation("IF", "SAME", 2, "min(max(x, a), b)"),
+    UnaryOp.CLIP: Operation("IF", "SAME", 2, "min(max(x, a), b)"),
     UnaryOp.SCALE: Operation("IF", "SAME", 2, "a * x + b"),
-    UnaryOp.IS_NAN: Operation("F", "BOOL", 0, "x != x"),
+    UnaryOp.ISNAN: Operation("F", "BOOL", 0, "x != x"),
     UnaryOp.LOGICAL_NOT: Operation("BIF", "BOOL", 0, "x == 0"),
-    UnaryOp.IS_INF: Operation("F", "BOOL", 0, "|x| == infinity"),
-    UnaryOp.IS_FINITE: Operation("F", "BOOL", 0, "|x| < infinity"),
+    UnaryOp.ISINF: Operation("F", "BOOL", 0, "|x| == infinity"),
+    UnaryOp.ISFINITE: Operation("F", "BOOL", 0, "|x| < infinity"),
     UnaryOp.SIGNBIT: Operation("F", "BOOL", 0, "x has a minus sign"),
     UnaryOp.SIGN: Operation("IF", "SAME", 0, "x > 0 ? 1 : x < 0 ? -1 : 0"),
     UnaryOp.TRUNC: Operation("F", "SAME", 0, "x rounded toward zero"),
@@ -170,14 +176,14 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     UnaryOp.ASINH: Operation("F", "SAME", 0, "asinh(x)"),
     UnaryOp.ACOSH: Operation("F", "SAME", 0, "acosh(x)"),
     UnaryOp.ATANH: Operation("F", "SAME", 0, "atanh(x)"),
-    UnaryOp.BITWISE_NOT: Operation("I", "SAME", 0, "~x, bit by bit"),
+    UnaryOp.BITWISE_INVERT: Operation("I", "SAME", 0, "~x, bit by bit"),
     BinaryOp.ADD: Operation("IF", "SAME", 0, "x + y"),
-    BinaryOp.SUB: Operation("IF", "SAME", 0, "x - y"),
-    BinaryOp.MUL: Operation("IF", "SAME", 0, "x * y"),
-    BinaryOp.DIV: Operation("IF", "SAME", 0, "x / y"),
+    BinaryOp.SUBTRACT: Operation("IF", "SAME", 0, "x - y"),
+    BinaryOp.MULTIPLY: Operation("IF", "SAME", 0, "x * y"),
+    BinaryOp.DIVIDE: Operation("F", "SAME", 0, "x / y"),
     BinaryOp.POW: Operation("IF", "SAME", 0, "x^y"),
-    BinaryOp.MIN: Operation("BIF", "SAME", 0, "min(x, y)"),
-    BinaryOp.MAX: Operation("BIF", "SAME", 0, "max(x, y)"),
+    BinaryOp.MINIMUM: Operation("BIF", "SAME", 0, "min(x, y)"),
+    BinaryOp.MAXIMUM: Operation("BIF", "SAME", 0, "max(x, y)"),
     BinaryOp.EQUAL: Operation("BIF", "BOOL", 0, "x == y"),
     BinaryOp.NOT_EQUAL: Operation("BIF", "BOOL", 0, "x != y"),
     BinaryOp.LESS: Operation("BIF", "BOOL", 0, "x < y"),
@@ -187,10 +193,10 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     BinaryOp.BITWISE_AND: Operation("BI", "SAME", 0, "x & y, bit by bit"),
     BinaryOp.BITWISE_OR: Operation("BI", "SAME", 0, "x | y, bit by bit"),
     BinaryOp.BITWISE_XOR: Operation("BI", "SAME", 0, "x ^ y, bit by bit"),
-    BinaryOp.RELU_GRAD: Operation("F", "SAME", 0, "y > 0 ? x : 0, with x = dL/drelu(y)"),
-    BinaryOp.GELU_GRAD: Operation("F", "SAME", 0, "x * gelu'(y), with x = dL/dgelu(y)"),
-    BinaryOp.GELU_TANH_GRAD: Operation("F", "SAME", 0, "x * gelu_tanh'(y), with x = dL/dgelu_tanh(y)"),
-    BinaryOp.SILU_GRAD: Operation("F", "SAME", 0, "x * silu'(y), with x = dL/dsilu(y)"),
+    BinaryOp.RELU_BACKWARD: Operation("F", "SAME", 0, "y > 0 ? x : 0, with x = dL/drelu(y)"),
+    BinaryOp.GELU_BACKWARD: Operation("F", "SAME", 0, "x * gelu'(y), with x = dL/dgelu(y)"),
+    BinaryOp.GELU_TANH_BACKWARD: Operation("F", "SAME", 0, "x * gelu_tanh'(y), with x = dL/dgelu_tanh(y)"),
+    BinaryOp.SILU_BACKWARD: Operation("F", "SAME", 0, "x * silu'(y), with x = dL/dsilu(y)"),
     BinaryOp.SILU_MUL: Operation("F", "SAME", 0, "silu(x) * y"),
     BinaryOp.LOGICAL_AND: Operation("BIF", "BOOL", 0, "x != 0 and y != 0"),
     BinaryOp.LOGICAL_OR: Operation("BIF", "BOOL", 0, "x != 0 or y != 0"),
@@ -200,12 +206,18 @@ OPERATIONS: dict[UnaryOp | BinaryOp | TernaryOp, Operation] = {
     BinaryOp.ATAN2: Operation("F", "SAME", 0, "the angle of the point (y, x)"),
     BinaryOp.HYPOT: Operation("F", "SAME", 0, "sqrt(x * x + y * y)"),
     BinaryOp.COPYSIGN: Operation("F", "SAME", 0, "|x| with the sign of y"),
-    BinaryOp.LEFT_SHIFT: Operation("I", "SAME", 0, "x * 2^y"),
-    BinaryOp.RIGHT_SHIFT: Operation("I", "SAME", 0, "floor(x / 2^y)"),
+    BinaryOp.BITWISE_LEFT_SHIFT: Operation("I", "SAME", 0, "x * 2^y"),
+    BinaryOp.BITWISE_RIGHT_SHIFT: Operation("I", "SAME", 0, "floor(x / 2^y)"),
     BinaryOp.LOGADDEXP: Operation("F", "SAME", 0, "ln(e^x + e^y)"),
+    BinaryOp.TRUNC_DIVIDE: Operation("I", "SAME", 0, "x / y, rounded toward zero"),
+    BinaryOp.SIGMOID_BACKWARD: Operation("F", "SAME", 0, "x * y * (1 - y), with x = dL/dy, y = sigmoid(u)"),
+    BinaryOp.TANH_BACKWARD: Operation("F", "SAME", 0, "x * (1 - y * y), with x = dL/dy, y = tanh(u)"),
+    BinaryOp.SOFTPLUS_BACKWARD: Operation("F", "SAME", 0, "x / (1 + e^-y), with x = dL/dsoftplus(y)"),
     TernaryOp.FMA: Operation("IF", "SAME", 0, "x * y + z, rounded once"),
     TernaryOp.WHERE: Operation("BIF", "SAME", 0, "x ? y : z, with x of type bool"),
-    TernaryOp.CLAMP_BY: Operation("IF", "SAME", 0, "min(max(x, y), z)"),
+    TernaryOp.CLIP_BY: Operation("IF", "SAME", 0, "min(max(x, y), z)"),
     TernaryOp.LERP: Operation("F", "SAME", 0, "x + z * (y - x)"),
     TernaryOp.ADD_MULTIPLY: Operation("IF", "SAME", 1, "x + a * y * z"),
+    TernaryOp.LEAKY_RELU_BACKWARD: Operation("F", "SAME", 0, "y > 0 ? x : z * x, with x = dL/dleaky_relu(y)"),
+    TernaryOp.ELU_BACKWARD: Operation("F", "SAME", 0, "y > 0 ? x : x * z * e^y, with x = dL/delu(y)"),
 }

@@ -35,7 +35,7 @@ def masked_softmax(
     mask: Array | None = None,
     *,
     lengths: Array | None = None,
-    side: str = "left",
+    lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
@@ -61,10 +61,11 @@ def masked_softmax(
         bool or uint8; nonzero (True) means *masked out*, as in torch's masked_fill. It broadcasts to x's shape as in
         NumPy, for example (b, 1, 1, k), (q, k) or (b, 1, q, 1).
     lengths : array, optional
-        int32 or int64: the number of unmasked columns per row, counted from `side`. Its dimensions are x's *first*
-        ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as k.
-    side : {"left", "right"}, optional
-        The end of the row that `lengths` count from.
+        int32 or int64: the number of unmasked columns per row, counted from the left. Its dimensions are x's
+        *first* ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as
+        k.
+    lengths_from_right : bool, optional
+        True: `lengths` count from the right end of the row, for padding on the left.
     causal : bool, optional
         True: row i has columns j <= d unmasked, with d = i + (k - q) + causal_offset. Without an offset the last row's
         diagonal ends in the last column. q is x's extent before the last, 1 if x has one dimension.
@@ -98,7 +99,7 @@ def masked_softmax(
     Raises
     ------
     ValueError, TypeError
-        A shape that does not broadcast; a dtype, side, window or device that is not as above.
+        A shape that does not broadcast; a dtype, window or device that is not as above.
     FlowkError, FlowkValueError
         The library's status and text.
 
@@ -136,7 +137,7 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
-        x, mask, lengths, bias, side, causal, causal_offset, window, log, dtype, scale, out, stream
+        x, mask, lengths, bias, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -145,7 +146,7 @@ def masked_softmax_backward(
     y: Array,
     *,
     lengths: Array | None = None,
-    side: str = "left",
+    lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
@@ -167,7 +168,7 @@ def masked_softmax_backward(
         The gradient of y, of y's shape and dtype.
     y : array
         What `masked_softmax` returned.
-    lengths, side, causal, causal_offset, window : optional
+    lengths, lengths_from_right, causal, causal_offset, window : optional
         As given to `masked_softmax`, to leave masked-out columns unread: out is 0 there. Leaving them out gives the
         same result. The mask and the bias are not parameters: y holds their effect.
     scale, log : optional
@@ -202,7 +203,7 @@ def masked_softmax_backward(
     array([[ 0.25, -0.25,  0.  ,  0.  ]])
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
-        dy, y, lengths, side, causal, causal_offset, window, log, dtype, scale, out, stream
+        dy, y, lengths, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 

@@ -8,22 +8,22 @@ from numpy.typing import NDArray
 from .._typing import Array, ArrayT, DTypeLike, Stream
 
 @overload
-def masked_softmax(x: NDArray[Any], mask: Array | None = ..., *, lengths: Array | None = ..., side: str = ...,
-        causal: bool = ..., causal_offset: int = ..., window: int | None = ..., bias: Array | None = ...,
-        scale: float = ..., log: bool = ..., dtype: DTypeLike | None = ..., out: Array | None = ...,
-        stream: Stream | None = ...) -> NDArray[Any]: ...
+def masked_softmax(x: NDArray[Any], mask: Array | None = ..., *, lengths: Array | None = ...,
+        lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
+        bias: Array | None = ..., scale: float = ..., log: bool = ..., dtype: DTypeLike | None = ...,
+        out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
-def masked_softmax(x: ArrayT, mask: Array | None = ..., *, lengths: Array | None = ..., side: str = ...,
+def masked_softmax(x: ArrayT, mask: Array | None = ..., *, lengths: Array | None = ..., lengths_from_right: bool = ...,
         causal: bool = ..., causal_offset: int = ..., window: int | None = ..., bias: Array | None = ...,
         scale: float = ..., log: bool = ..., dtype: DTypeLike | None = ..., out: Array | None = ...,
         stream: Stream | None = ...) -> ArrayT: ...
 @overload
-def masked_softmax_backward(dy: NDArray[Any], y: Array, *, lengths: Array | None = ..., side: str = ...,
+def masked_softmax_backward(dy: NDArray[Any], y: Array, *, lengths: Array | None = ..., lengths_from_right: bool = ...,
         causal: bool = ..., causal_offset: int = ..., window: int | None = ..., scale: float = ..., log: bool = ...,
         dtype: DTypeLike | None = ..., out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
-def masked_softmax_backward(dy: ArrayT, y: Array, *, lengths: Array | None = ..., side: str = ..., causal: bool = ...,
-        causal_offset: int = ..., window: int | None = ..., scale: float = ..., log: bool = ...,
+def masked_softmax_backward(dy: ArrayT, y: Array, *, lengths: Array | None = ..., lengths_from_right: bool = ...,
+        causal: bool = ..., causal_offset: int = ..., window: int | None = ..., scale: float = ..., log: bool = ...,
         dtype: DTypeLike | None = ..., out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def softmax(x: NDArray[Any], axis: int = ..., *, dim: int | None = ..., dtype: DTypeLike | None = ...,

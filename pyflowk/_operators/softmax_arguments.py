@@ -7,7 +7,7 @@ import functools
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
-from .._arguments import boolean, integer_in, shown
+from .._arguments import boolean, integer_in
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
@@ -40,6 +40,8 @@ _OTHER_NAMES = {
     "causal_offset=q - k gives that",
     "key_padding_mask": "pass mask of shape (b, 1, 1, k), where True means masked out",
     "where": "pass mask, where True means masked out: the opposite of where",
+    "side": "lengths count columns from the left; lengths_from_right=True counts them from the right",
+    "padding_side": "lengths count the tokens of a row: pass lengths_from_right=True if the padding is on the left",
     "axis": "masked_softmax sums over the last dimension: permute x before it",
     "dim": "masked_softmax sums over the last dimension: permute x before it",
 }
@@ -55,7 +57,7 @@ def other_name(name: str) -> TypeError:
 class Options(NamedTuple):
     """The options that a plan depends on, in the order of masked_softmax's signature. A plan serves every scale."""
 
-    side: str = "left"
+    lengths_from_right: bool = False
     causal: bool = False
     causal_offset: int = 0
     window: int | None = None
@@ -64,7 +66,7 @@ class Options(NamedTuple):
 
     def mask(self) -> SoftmaxMask:
         """The struct for C without the mask, the lengths and the bias."""
-        struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=self.side == "right")
+        struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=self.lengths_from_right)
         struct.causal, struct.causal_offset, struct.window = self.causal, self.causal_offset, self.window or 0
         return struct
 
@@ -73,10 +75,8 @@ class Options(NamedTuple):
 @functools.lru_cache(maxsize=4096, typed=True)
 def _checked(*values: Any, **named: Any) -> Options:
     given = Options(*values, **named)
-    if not isinstance(given.side, str) or given.side not in ("left", "right"):
-        raise ValueError(f"side = {shown(given.side)}, must be 'left' or 'right'")
     return Options(
-        given.side,
+        boolean(given.lengths_from_right, "lengths_from_right"),
         boolean(given.causal, "causal"),
         integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from . import gate
 from .registration import CALLS as flowk
 
 Formula = Callable[..., Tensor]
@@ -69,17 +70,18 @@ def _silu_second(x: Tensor) -> Tensor:
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
 
+def _weak(number: float, g: Tensor) -> Tensor:
+    """The number as an operand that does not affect g's type, and that 16-bit types do not round."""
+    dtype = torch.promote_types(g.dtype, torch.float32) if g.dim() else g.dtype
+    return torch.full((), number, dtype=dtype, device=g.device if gate.is_intercepted() else "cpu")
+
+
 def _pow_by_base(g: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.where(y == 0, 0, g * y * torch.pow(x, y - 1))
 
 
 def _pow_by_exponent(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
     return torch.where((x == 0) & (y >= 0), 0, g * out * torch.log(x))
-
-
-def _elu(g: Tensor, x: Tensor, alpha: float) -> Tensor:
-    # Not out + alpha, which is 0 where out, in 16 bits, is rounded to -alpha.
-    return torch.where(x <= 0, g * (alpha * torch.exp(x.clamp(max=0))), g)
 
 
 def _over_squares(g: Tensor, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -90,7 +92,7 @@ def _over_squares(g: Tensor, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "abs": (lambda g, x: g * torch.sgn(x),),
-    "neg": (_negated,),
+    "negative": (_negated,),
     "square": (lambda g, x: g * (2 * x),),
     "sqrt": (lambda g, out: g / (2 * out),),
     "rsqrt": (lambda g, out: -0.5 * g * out * out * out,),
@@ -99,15 +101,16 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "log": (lambda g, x: g / x,),
     "sin": (lambda g, x: g * torch.cos(x),),
     "cos": (lambda g, x: -g * torch.sin(x),),
-    "tanh": (lambda g, out: g * (1 - out * out),),
-    "sigmoid": (lambda g, out: g * (out * (1 - out)),),
-    "relu": (lambda g, x: flowk.relu_grad(g, x),),
-    "leaky_relu": (lambda g, x, slope: torch.where(x > 0, g, slope * g),),
-    "elu": (_elu,),
-    "gelu": (lambda g, x: flowk.gelu_grad(g, x),),
-    "gelu_tanh": (lambda g, x: flowk.gelu_tanh_grad(g, x),),
-    "silu": (lambda g, x: flowk.silu_grad(g, x),),
-    "softplus": (lambda g, x: g * torch.sigmoid(x),),
+    "tanh": (lambda g, out: flowk.tanh_backward(g, out),),
+    "sigmoid": (lambda g, out: flowk.sigmoid_backward(g, out),),
+    "relu": (lambda g, x: flowk.relu_backward(g, x),),
+    "leaky_relu": (lambda g, x, slope: flowk.leaky_relu_backward(g, x, _weak(slope, g)),),
+    # Of x, not of out: in 16 bits out may be rounded to -alpha.
+    "elu": (lambda g, x, alpha: flowk.elu_backward(g, x, _weak(alpha, g)),),
+    "gelu": (lambda g, x: flowk.gelu_backward(g, x),),
+    "gelu_tanh": (lambda g, x: flowk.gelu_tanh_backward(g, x),),
+    "silu": (lambda g, x: flowk.silu_backward(g, x),),
+    "softplus": (lambda g, x: flowk.softplus_backward(g, x),),
     "floor": (_zero,),
     "ceil": (_zero,),
     "round": (_zero,),
@@ -128,20 +131,36 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "asinh": (lambda g, x: g * torch.rsqrt(x * x + 1),),
     "acosh": (lambda g, x: g * torch.rsqrt(x * x - 1),),
     "atanh": (lambda g, x: g / (1 - x * x),),
-    "clamp": (lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),),
+    "clip": (lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),),
     "scale": (lambda g, a, b: a * g,),
     "add": (_same, _same),
-    "sub": (_same, _negated),
-    "mul": (lambda g, y: g * y, lambda g, x: g * x),
-    "div": (lambda g, y: g / y, lambda g, y, out: -g * (out / y)),
+    "subtract": (_same, _negated),
+    "multiply": (lambda g, y: g * y, lambda g, x: g * x),
+    "divide": (lambda g, y: g / y, lambda g, y, out: -g * (out / y)),
     "pow": (_pow_by_base, _pow_by_exponent),
     "minimum": (lambda g, x, y: _unless(g, x > y, x, y), lambda g, x, y: _unless(g, x < y, x, y)),
     "maximum": (lambda g, x, y: _unless(g, x < y, x, y), lambda g, x, y: _unless(g, x > y, x, y)),
-    "relu_grad": (lambda g, x: flowk.relu_grad(g, x), _zero),
-    "gelu_grad": (lambda g, x: flowk.gelu_grad(g, x), lambda g, dy, x: g * dy * _gelu_second(x)),
-    "gelu_tanh_grad": (lambda g, x: flowk.gelu_tanh_grad(g, x), lambda g, dy, x: g * dy * _gelu_tanh_second(x)),
-    "silu_grad": (lambda g, x: flowk.silu_grad(g, x), lambda g, dy, x: g * dy * _silu_second(x)),
-    "silu_mul": (lambda g, x, y: flowk.silu_grad(g * y, x), lambda g, x: g * flowk.silu(x)),
+    "relu_backward": (lambda g, x: flowk.relu_backward(g, x), _zero),
+    "gelu_backward": (lambda g, x: flowk.gelu_backward(g, x), lambda g, dy, x: g * dy * _gelu_second(x)),
+    "gelu_tanh_backward": (lambda g, x: flowk.gelu_tanh_backward(g, x), lambda g, dy, x: g * dy * _gelu_tanh_second(x)),
+    "silu_backward": (lambda g, x: flowk.silu_backward(g, x), lambda g, dy, x: g * dy * _silu_second(x)),
+    "sigmoid_backward": (lambda g, y: flowk.sigmoid_backward(g, y), lambda g, dy, y: g * dy * (1 - 2 * y)),
+    "tanh_backward": (lambda g, y: flowk.tanh_backward(g, y), lambda g, dy, y: g * dy * (-2 * y)),
+    "softplus_backward": (
+        lambda g, x: flowk.softplus_backward(g, x),
+        lambda g, dy, x: flowk.sigmoid_backward(g * dy, torch.sigmoid(x)),
+    ),
+    "leaky_relu_backward": (
+        lambda g, x, slope: flowk.leaky_relu_backward(g, x, slope),
+        _zero,
+        lambda g, dy, x: _where(x <= 0, g * dy),
+    ),
+    "elu_backward": (
+        lambda g, x, alpha: flowk.elu_backward(g, x, alpha),
+        lambda g, dy, x, alpha: _where(x <= 0, flowk.elu_backward(g * dy, x, alpha)),
+        lambda g, dy, x: _where(x <= 0, g * dy * torch.exp(x.clamp(max=0))),
+    ),
+    "silu_mul": (lambda g, x, y: flowk.silu_backward(g * y, x), lambda g, x: g * flowk.silu(x)),
     "floor_divide": (_zero, _zero),
     "remainder": (_same, lambda g, x, y: -g * torch.div(x, y, rounding_mode="floor")),
     "atan2": (lambda g, x, y: _over_squares(g, y, x, y), lambda g, x, y: _over_squares(-g, x, x, y)),
@@ -150,7 +169,7 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "copysign": (lambda g, x, out: torch.where(x == 0, 0, g * (out / x)), _zero),
     "fma": (lambda g, y: g * y, lambda g, x: g * x, _same),
     "where": (None, lambda g, condition: _where(condition, g), lambda g, condition: _where(~condition, g)),
-    "clamp_by": (
+    "clip_by": (
         lambda g, x, lo, hi: _where((x >= lo) & (x <= hi), g),
         lambda g, x, lo, hi: _where((x < lo) & (lo < hi), g),
         lambda g, x, lo, hi: _where((x > hi) | (hi < lo), g),
@@ -158,4 +177,3 @@ DERIVATIVES: dict[str, tuple[Formula | None, ...]] = {
     "lerp": (lambda g, weight: g * (1 - weight), lambda g, weight: g * weight, lambda g, x, y: g * (y - x)),
     "add_multiply": (_same, lambda g, z, a: a * g * z, lambda g, y, a: a * g * y),
 }
-DERIVATIVES["trunc_div"] = DERIVATIVES["div"]

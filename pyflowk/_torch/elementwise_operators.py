@@ -25,17 +25,24 @@ from .registration import Rules, call_operator, keep, register, register_composi
 from .torch_promotion import ZeroDim, default_dtype, resolve_marked
 
 _OPERANDS: dict[Op, tuple[str, ...]] = {
-    **dict.fromkeys((BinaryOp.RELU_GRAD, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD), ("dy", "x")),
+    **dict.fromkeys(
+        (BinaryOp.RELU_BACKWARD, BinaryOp.GELU_BACKWARD, BinaryOp.GELU_TANH_BACKWARD, BinaryOp.SILU_BACKWARD),
+        ("dy", "x"),
+    ),
+    **dict.fromkeys((BinaryOp.SIGMOID_BACKWARD, BinaryOp.TANH_BACKWARD), ("dy", "y")),
+    BinaryOp.SOFTPLUS_BACKWARD: ("dy", "x"),
+    TernaryOp.LEAKY_RELU_BACKWARD: ("dy", "x", "slope"),
+    TernaryOp.ELU_BACKWARD: ("dy", "x", "alpha"),
     TernaryOp.WHERE: ("condition", "x", "y"),
     TernaryOp.LERP: ("x", "y", "weight"),
-    TernaryOp.CLAMP_BY: ("x", "lo", "hi"),
+    TernaryOp.CLIP_BY: ("x", "lo", "hi"),
 }
 _strides_of_result = gate.private("torch._prims_common", "compute_elementwise_output_strides")
-OPERATION_OF: dict[str, tuple[Op, bool]] = {}  # the operation by operator, and `exact_integers`
+OPERATION_OF: dict[str, Op] = {}  # by operator
 _PARAMETERS: dict[Op, str] = {
     UnaryOp.LEAKY_RELU: "float slope=0.01",
     UnaryOp.ELU: "float alpha=1.0",
-    UnaryOp.CLAMP: "float lo, float hi",
+    UnaryOp.CLIP: "float lo, float hi",
     UnaryOp.SCALE: "float a, float b=0.0",
     TernaryOp.ADD_MULTIPLY: "float a=1.0",
 }
@@ -44,26 +51,25 @@ _PARAMETERS: dict[Op, str] = {
 def register_all() -> None:
     for op in OPERATIONS:
         if op != UnaryOp.COPY:
-            _register(op, exact_integers=False)
-    _register(BinaryOp.DIV, exact_integers=True)
+            _register(op)
 
 
-def _register(op: Op, *, exact_integers: bool) -> None:
+def _register(op: Op) -> None:
     arity = 1 if isinstance(op, UnaryOp) else 2 if isinstance(op, BinaryOp) else 3
     operands = _OPERANDS.get(op, ("x", "y", "z")[:arity])
     declared = [f"Tensor {operand}" for operand in operands] + ([_PARAMETERS[op]] if op in _PARAMETERS else [])
     parameters = tuple(one.split()[1].partition("=")[0] for one in _PARAMETERS.get(op, "").split(", ") if one)
-    operation = Elementwise(op, operands, parameters=parameters, exact_integers=exact_integers)
+    operation = Elementwise(op, operands, parameters=parameters)
     name = operation.operator
-    OPERATION_OF[name] = op, exact_integers
+    OPERATION_OF[name] = op
 
     def request(*given: Any) -> Request:
         return Request(operation, given[:arity], None, given[arity:])
 
     def fake(*arguments: Any) -> Tensor:
-        return _empty(resolution_of(op, arguments[:arity], exact_integers=exact_integers), arguments[:arity])
+        return _empty(resolution_of(op, arguments[:arity]), arguments[:arity])
 
-    rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters, exact_integers)
+    rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters)
     function = None if parameters else getattr(functions, name, None) or getattr(with_parameters, name, None)
     path = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
     register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, path)
@@ -74,14 +80,12 @@ def _register(op: Op, *, exact_integers: bool) -> None:
         )
 
 
-def resolution_of(
-    op: Op, operands: Sequence[Tensor], ranks: Sequence[int] | None = None, *, exact_integers: bool = False
-) -> Resolution:
+def resolution_of(op: Op, operands: Sequence[Tensor], ranks: Sequence[int] | None = None) -> Resolution:
     """The types of an operation on tensors; `ranks` replaces theirs."""
     codes = [number_type(one.dtype, "an operand") for one in operands]
     ranks = ranks or [one.dim() for one in operands]
     kinds = tuple(_kind(code, not rank) for code, rank in zip(codes, ranks))
-    return resolve_marked(op, kinds, (), ("x", "y", "z"), default_dtype(), exact_integers=exact_integers)
+    return resolve_marked(op, kinds, (), ("x", "y", "z"), default_dtype())
 
 
 def with_numbers(operation: Elementwise, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
@@ -110,7 +114,7 @@ def _find_dtypes(
 ) -> tuple[tuple[torch.dtype, torch.dtype], ...]:
     """Per operand the type that it must have, and the type in which a number is passed. A kind is (a tensor's dtype,
     whether it has no dimensions), a NumPy scalar's dtype, or a number's type."""
-    op, exact_integers = OPERATION_OF[operator]
+    op = OPERATION_OF[operator]
     codes = tuple(
         _kind(number_type(kind[0], name), kind[1])
         if isinstance(kind, tuple)
@@ -119,7 +123,7 @@ def _find_dtypes(
         else ZeroDim(number_type(kind, name))
         for kind, name in zip(kinds, names)
     )
-    types = resolve_marked(op, codes, parameters, names, default_dtype(), exact_integers=exact_integers).operand_types
+    types = resolve_marked(op, codes, parameters, names, default_dtype()).operand_types
     return tuple((dtype_like(code, torch.float32), dtype_like(number_as(code), torch.float32)) for code in types)
 
 
@@ -151,9 +155,8 @@ class _Pointwise(Rules):
         formulas: tuple[Formula | None, ...],
         operands: tuple[str, ...],
         parameters: tuple[str, ...],
-        exact_integers: bool,
     ) -> None:
-        self.op, self.formulas, self.operands, self.exact_integers = op, formulas, operands, exact_integers
+        self.op, self.formulas, self.operands = op, formulas, operands
         self.names = (*operands, *parameters)
         self.needs = [() if one is None else one.__code__.co_varnames[1 : one.__code__.co_argcount] for one in formulas]
 
@@ -213,7 +216,7 @@ class _Pointwise(Rules):
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         count = len(self.operands)
         ranks = [one.dim() - (dim is not None) for one, dim in zip(arguments, in_dims[:count])]
-        resolution = resolution_of(self.op, arguments[:count], ranks, exact_integers=self.exact_integers)
+        resolution = resolution_of(self.op, arguments[:count], ranks)
         batched = []
         for one, dim, own, code in zip(arguments, in_dims, ranks, resolution.operand_types):
             if dim is not None:

@@ -47,15 +47,13 @@ def resolve(
     parameters: tuple[DType | type, ...],
     names: tuple[str, ...],
     default: DType | None,
-    *,
-    exact_integers: bool = False,
 ) -> Resolution | None:
     """How to compute `op` on operands of these types; without `default` None if the default dtype decides."""
     marked = tuple(
         ZeroDim(code) if isinstance(code, DType) and not (isinstance(operand, tuple) and operand[0]) else code
         for code, operand in zip(types, signatures)
     )
-    of_default = functools.partial(resolve_marked, op, marked, parameters, names, exact_integers=exact_integers)
+    of_default = functools.partial(resolve_marked, op, marked, parameters, names)
     resolution = of_default(default or DType.FLOAT32)
     return None if default is None and resolution != of_default(DType.FLOAT64) else resolution
 
@@ -67,8 +65,6 @@ def resolve_marked(
     parameters: tuple[DType | type, ...],
     names: tuple[str, ...],
     default: DType,
-    *,
-    exact_integers: bool = False,
 ) -> Resolution:
     """resolve() of operands of which a DType is the type of a tensor with dimensions."""
     values = operands[1:] if op == TernaryOp.WHERE else operands
@@ -78,7 +74,7 @@ def resolve_marked(
     numbers = tuple(one for one in (*scalars, *parameters) if not isinstance(one, DType))
     common = _common_type(tensors, codes, numbers, default)
     types = tuple(one.code if isinstance(one, ZeroDim) else one for one in operands)
-    return resolved(op, types, names, common, exact_integers, default)
+    return resolved(op, types, names, common, default)
 
 
 def _common_type(tensors: Iterable[DType], scalars: Iterable[DType], numbers: Iterable[type], default: DType) -> DType:

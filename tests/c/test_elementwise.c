@@ -28,14 +28,14 @@ static void lists_have_no_gaps_and_end(void) {
   CHECK(flowk_binary_op_name(0) == NULL && flowk_binary_op_name(FLOWK_NUM_BINARY_OPS + 1) == NULL);
   CHECK(flowk_ternary_op_name(0) == NULL && flowk_ternary_op_name(FLOWK_NUM_TERNARY_OPS + 1) == NULL);
   CHECK(strcmp(flowk_unary_op_name(FLOWK_UNARY_RELU), "relu") == 0);
-  CHECK(flowk_unary_op_num_parameters(FLOWK_UNARY_CLAMP) == 2);
+  CHECK(flowk_unary_op_num_parameters(FLOWK_UNARY_CLIP) == 2);
   CHECK(flowk_ternary_op_num_parameters(FLOWK_TERNARY_ADD_MULTIPLY) == 1);
 }
 
 static void results_follow_from_the_list(void) {
   CHECK(flowk_unary_op_result(FLOWK_UNARY_EXP, FLOWK_FLOAT16) == FLOWK_FLOAT16);
   CHECK(flowk_unary_op_result(FLOWK_UNARY_EXP, FLOWK_INT32) == 0);
-  CHECK(flowk_unary_op_result(FLOWK_UNARY_IS_NAN, FLOWK_FLOAT64) == FLOWK_BOOL);
+  CHECK(flowk_unary_op_result(FLOWK_UNARY_ISNAN, FLOWK_FLOAT64) == FLOWK_BOOL);
   CHECK(flowk_binary_op_result(FLOWK_BINARY_LESS, FLOWK_UINT8) == FLOWK_BOOL);
   CHECK(flowk_binary_op_result(FLOWK_BINARY_ADD, FLOWK_BOOL) == 0);
   CHECK(flowk_ternary_op_result(FLOWK_TERNARY_WHERE, FLOWK_INT16) == FLOWK_INT16);
@@ -74,12 +74,12 @@ static void bad_calls_are_named_and_write_nothing(void) {
   CHECK(add(x, out, FLOWK_INT32) == FLOWK_STATUS_UNSUPPORTED_DTYPE && error_has("out_dtype = int32"));
   CHECK(add(NULL, out, FLOWK_FLOAT32) == FLOWK_STATUS_NULL_POINTER && error_has("x = NULL"));
   CHECK(add((const char *)x + 1, out, FLOWK_FLOAT32) == FLOWK_STATUS_MISALIGNED_POINTER && error_has("x = "));
-  CHECK(flowk_unary(FLOWK_UNARY_NEG, out, NULL, FLOWK_FLOAT32, out + 1, NULL, FLOWK_FLOAT32, 1, shape, 0, 0, NULL) ==
+  CHECK(flowk_unary(FLOWK_UNARY_NEGATIVE, out, NULL, FLOWK_FLOAT32, out + 1, NULL, FLOWK_FLOAT32, 1, shape, 0, 0, NULL) ==
             FLOWK_STATUS_OVERLAP &&
         error_has("out"));
-  CHECK(flowk_unary(FLOWK_UNARY_NEG, x, NULL, FLOWK_FLOAT32, out, row_strides, FLOWK_FLOAT32, 2, shape, 0, 0, NULL) ==
+  CHECK(flowk_unary(FLOWK_UNARY_NEGATIVE, x, NULL, FLOWK_FLOAT32, out, row_strides, FLOWK_FLOAT32, 2, shape, 0, 0, NULL) ==
         FLOWK_STATUS_OVERLAP);
-  CHECK(flowk_unary(FLOWK_UNARY_NEG, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 33, shape, 0, 0, NULL) ==
+  CHECK(flowk_unary(FLOWK_UNARY_NEGATIVE, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 33, shape, 0, 0, NULL) ==
             FLOWK_STATUS_INVALID_ARGUMENT &&
         error_has("rank = 33"));
   CHECK(memcmp(before, out, sizeof out) == 0);
@@ -87,13 +87,13 @@ static void bad_calls_are_named_and_write_nothing(void) {
 
 static void zero_sizes_succeed_without_pointers(void) {
   static const int64_t empty[2] = {0, 3};
-  CHECK(flowk_unary(FLOWK_UNARY_NEG, NULL, NULL, FLOWK_FLOAT32, NULL, NULL, FLOWK_FLOAT32, 2, empty, 0, 0, NULL) ==
+  CHECK(flowk_unary(FLOWK_UNARY_NEGATIVE, NULL, NULL, FLOWK_FLOAT32, NULL, NULL, FLOWK_FLOAT32, 2, empty, 0, 0, NULL) ==
         FLOWK_STATUS_SUCCESS);
 }
 
 static void explain_names_the_kernel(bool has_device) {
   char text[1024];
-  const flowk_status status = flowk_unary_explain(FLOWK_UNARY_NEG, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2,
+  const flowk_status status = flowk_unary_explain(FLOWK_UNARY_NEGATIVE, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2,
                                                   shape, 0, 0, text, sizeof text);
   CHECK(status == (has_device ? FLOWK_STATUS_SUCCESS : FLOWK_STATUS_NO_DEVICE));
   if (has_device) CHECK(strncmp(text, "contiguous: ", 12) == 0);
@@ -102,7 +102,7 @@ static void explain_names_the_kernel(bool has_device) {
 int main(void) {
   const bool on_host = strstr(flowk_build_info(), "backend=simt") != NULL;
   char text[8];
-  const bool has_device = flowk_unary_explain(FLOWK_UNARY_NEG, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2,
+  const bool has_device = flowk_unary_explain(FLOWK_UNARY_NEGATIVE, x, NULL, FLOWK_FLOAT32, out, NULL, FLOWK_FLOAT32, 2,
                                               shape, 0, 0, text, sizeof text) != FLOWK_STATUS_NO_DEVICE;
   lists_have_no_gaps_and_end();
   results_follow_from_the_list();

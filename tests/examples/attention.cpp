@@ -14,7 +14,7 @@ int main() {
   flowk::masked_softmax(x, x, flowk::softmax_mask().causal(), 0.5);
   const flowk::view by_row{result.data(), {rows, heads, columns}};
   flowk::permute(x, by_row, {1, 0, 2});
-  flowk::mul(by_row, 2, by_row);
+  flowk::multiply(by_row, 2, by_row);
   try {
     flowk::permute(x, by_row, {0, 1, 2});
     return 1;  // by_row has another shape

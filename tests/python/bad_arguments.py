@@ -174,7 +174,7 @@ ELEMENTWISE = {
     "another byte order": Bad(
         TypeError, rf"x has dtype >f4, {NUMBERS}.*: NumPy's x.astype\('float32'\)", lambda a: F.add(a.of(">f4"), a.x)
     ),
-    "complex": Bad(TypeError, f"y has dtype complex64, {NUMBERS}", lambda a: F.mul(a.x, a.of("c8"))),
+    "complex": Bad(TypeError, f"y has dtype complex64, {NUMBERS}", lambda a: F.multiply(a.x, a.of("c8"))),
     "datetime": Bad(TypeError, rf"x has dtype datetime64\[s\], {NUMBERS}", lambda a: F.relu(a.of("M8[s]"))),
     "struct": Bad(TypeError, f"x has dtype .*, {NUMBERS}", lambda a: F.abs(a.of("i4,i4"))),
     "float128": Bad(TypeError, f"y has dtype .*, {NUMBERS}", lambda a: F.add(a.x, np.longdouble(1))),
@@ -324,8 +324,12 @@ SOFTMAXES = {
     "causal_offset of none": Bad(
         TypeError, "causal_offset is None", lambda a: F.masked_softmax(a.x, causal_offset=None)
     ),
-    "side of none": Bad(ValueError, "side = None, must be 'left'", lambda a: F.masked_softmax(a.x, side=None)),
-    "side of a list": Bad(ValueError, r"side = \['left'\], must", lambda a: F.masked_softmax(a.x, side=["left"])),
+    "lengths_from_right of none": Bad(
+        TypeError, "lengths_from_right = None, must be True", lambda a: F.masked_softmax(a.x, lengths_from_right=None)
+    ),
+    "lengths_from_right of a list": Bad(
+        TypeError, r"lengths_from_right = \[1\], must", lambda a: F.masked_softmax(a.x, lengths_from_right=[1])
+    ),
     "log of a string": Bad(TypeError, "log = 'no', must be True", lambda a: F.masked_softmax(a.x, log="no")),
     "log of none": Bad(TypeError, "log = None, must be", lambda a: F.masked_softmax_backward(a.x, a.y, log=None)),
     "scale of a string": Bad(TypeError, "scale is '2', must be", lambda a: F.masked_softmax(a.x, scale="2")),
@@ -351,9 +355,13 @@ SOFTMAXES = {
     "x without dimensions": Bad(ValueError, "x has no dimensions, must have >= 1", lambda a: F.softmax(a.of("f4", ()))),
     "y of none": Bad(TypeError, "y is a NoneType, must be", lambda a: F.masked_softmax_backward(a.x, None)),
     "dy of none": Bad(TypeError, "dy is a NoneType, must be", lambda a: F.masked_softmax_backward(None, a.y)),
-    "side of an array": Bad(ValueError, "side = array", lambda a: F.masked_softmax(a.x, side=np.ones(2))),
-    "side of a memoryview": Bad(
-        ValueError, "side = <mem", lambda a: F.masked_softmax(a.x, side=memoryview(bytearray(2)))
+    "lengths_from_right of an array": Bad(
+        TypeError, "lengths_from_right = array", lambda a: F.masked_softmax(a.x, lengths_from_right=np.ones(2))
+    ),
+    "lengths_from_right of a memoryview": Bad(
+        TypeError,
+        "lengths_from_right = <mem",
+        lambda a: F.masked_softmax(a.x, lengths_from_right=memoryview(bytearray(2))),
     ),
     "y of another shape": Bad(
         ValueError, r"y has shape .*, must be \(3, 4\) as dy", lambda a: F.masked_softmax_backward(a.x, a.wrong)

@@ -214,7 +214,7 @@ def test_version_and_largest_rank_are_those_of_the_header() -> None:
     assert 10000 * major + 100 * minor + patch == _abi.VERSION
     assert __version__ == f"{major}.{minor}.{patch}"
     assert header_constant("FLOWK_MAX_RANK") == _abi.MAX_RANK
-    assert header_constant("FLOWK_NUMBER") == _abi.NUMBER
+    assert header_constant("FLOWK_HOST_SCALAR") == _abi.HOST_SCALAR
     assert header_constant("FLOWK_FUNCTOR_PARAMS_VERSION") == _abi.FUNCTOR_PARAMS_VERSION
 
 

@@ -41,7 +41,7 @@ def test_the_library_s_text_gets_the_names_of_the_operands_in_python(arrays: Any
     for name, call in (
         ("weight", lambda: pyflowk.lerp(x, x, odd, out=out)),
         ("y", lambda: pyflowk.where(arrays.put(np.ones((2, 2), bool)), x, odd, out=out)),
-        ("dy", lambda: pyflowk.gelu_grad(odd, x, out=out)),
+        ("dy", lambda: pyflowk.gelu_backward(odd, x, out=out)),
         ("max", lambda: pyflowk.clamp(x, None, odd, out=out)),
         ("x", lambda: pyflowk.permute(odd, (1, 0), out=out)),
         ("dy", lambda: pyflowk.masked_softmax_backward(odd, x, out=out)),

@@ -173,8 +173,8 @@ def test_elementwise_functions_take_the_arrays_of_frameworks() -> None:
     x = torch.arange(12, device="cuda", dtype=torch.float32).reshape(3, 4)
     for result, expected in (
         (pyflowk.add(x, x[0]), x + x[0]),
-        (pyflowk.mul(x.T, 2.5), x.T * 2.5),
-        (pyflowk.div(x, 3), x / 3),
+        (pyflowk.multiply(x.T, 2.5), x.T * 2.5),
+        (pyflowk.divide(x, 3), x / 3),
         (pyflowk.less(x, 5), x < 5),
         (pyflowk.cast(x, torch.bfloat16), x.to(torch.bfloat16)),
         (pyflowk.add(x.to(torch.int32), x), x + x),
@@ -195,10 +195,10 @@ def test_elementwise_functions_take_the_arrays_of_frameworks() -> None:
 def test_a_number_of_a_captured_call_is_in_the_graph() -> None:
     torch = pytest.importorskip("torch")
     x, out = torch.ones(100, device="cuda"), torch.empty(100, device="cuda")
-    pyflowk.div(x, 2.0, out=out)
+    pyflowk.divide(x, 2.0, out=out)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        pyflowk.div(x, 3.0, out=out)
+        pyflowk.divide(x, 3.0, out=out)
     x.fill_(6)
     graph.replay()
     assert torch.equal(out, torch.full_like(out, 2))

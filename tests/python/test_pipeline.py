@@ -69,7 +69,7 @@ def test_the_stream_is_the_array_s_unless_the_caller_names_one(adapter: FramedAd
     np.testing.assert_array_equal(pyflowk.add(x, x).array, 2 * MATRIX)
     assert adapter.waits == [("x", CURRENT_STREAM), ("y", CURRENT_STREAM)]
     adapter.waits.clear()
-    assert pyflowk.mul(x, 3.0, out=out, stream=9) is out
+    assert pyflowk.multiply(x, 3.0, out=out, stream=9) is out
     np.testing.assert_array_equal(out.array, 3 * MATRIX)
     assert adapter.waits == [("x", 9), ("out", 9)]
 
@@ -102,7 +102,7 @@ def test_a_new_array_lies_in_memory_as_x_does(adapter: FramedAdapter) -> None:
 
 def test_numbers_may_stand_before_the_first_array(adapter: FramedAdapter) -> None:
     x = Framed(MATRIX)
-    np.testing.assert_array_equal(pyflowk.sub(1.0, x).array, 1 - MATRIX)
+    np.testing.assert_array_equal(pyflowk.subtract(1.0, x).array, 1 - MATRIX)
     np.testing.assert_array_equal(pyflowk.fma(np.int8(2), 3, x).array, 6 + MATRIX)
     assert pyflowk.add(np.float32(1), x).array.dtype == np.float32
 

@@ -9,7 +9,7 @@ import pyflowk
 
 def normalise(x: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
     y = pyflowk.masked_softmax(x, mask, scale=0.5, causal=True)
-    return pyflowk.mul(y, 2.0)
+    return pyflowk.multiply(y, 2.0)
 
 
 x = np.zeros((4, 8), np.float32)
@@ -25,13 +25,13 @@ sums: pyflowk.DeviceArray = pyflowk.add(array, array, stream=1)
 fused = pyflowk.ElementwiseKernel("T x", "T y", "y = x")
 scaled = pyflowk.clamp(pyflowk.scale(x, 2, 1), 0, None)
 chosen = pyflowk.where(larger, x, 0.0)
-reflected = pyflowk.sub(1.0, x)
+reflected = pyflowk.subtract(1.0, x)
 also: NDArray[np.float32] = pyflowk.subtract(x, pyflowk.clip(x, 0, 1))
 turned = pyflowk.permute(x, 1, 0), pyflowk.permute(x, "q k -> k q"), pyflowk.transpose(x), pyflowk.softmax(x, dim=0)
 view: pyflowk.DeviceArray = array[1:, None, ::-1].T.reshape(-1, 4)
 total = 2 * view - view / 3
 used: int = pyflowk.memory.statistics().used
-shifted: NDArray[np.float32] = pyflowk.add([1, 2.5], pyflowk.mul(x, (1, 2)))
+shifted: NDArray[np.float32] = pyflowk.add([1, 2.5], pyflowk.multiply(x, (1, 2)))
 bounded = pyflowk.clamp(x, [0, 1], np.float32(3))
 status = pyflowk.Status.OVERLAP
 try:

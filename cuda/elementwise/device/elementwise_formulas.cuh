@@ -33,7 +33,7 @@ FLOWK_APPROXIMATION(tanh_approx, "tanh.approx.f32", tanhf(x))
 
 // The larger and the smaller of two numbers; NaN if one is NaN.
 template <class T>
-__device__ __forceinline__ T maximum(T x, T y) {
+__device__ __forceinline__ T nan_max(T x, T y) {
 #ifndef FLOWK_SIMT
   if constexpr (std::is_same_v<T, float>) {
     float result;
@@ -44,7 +44,7 @@ __device__ __forceinline__ T maximum(T x, T y) {
   return x > y || x != x ? x : y;
 }
 template <class T>
-__device__ __forceinline__ T minimum(T x, T y) {
+__device__ __forceinline__ T nan_min(T x, T y) {
 #ifndef FLOWK_SIMT
   if constexpr (std::is_same_v<T, float>) {
     float result;
@@ -72,20 +72,24 @@ struct Formulas {
   __device__ __forceinline__ T ordered(T x) const { return kNarrow ? x : x ^ sign_flip; }
 
   __device__ __forceinline__ T copy(T x, T, T) const { return x; }
-  __device__ __forceinline__ T abs(T x, T, T) const { return x < T{0} && !is_unsigned() ? neg(x, 0, 0) : x; }
-  __device__ __forceinline__ T neg(T x, T, T) const { return static_cast<T>(U{0} - static_cast<U>(x)); }
-  __device__ __forceinline__ T square(T x, T, T) const { return mul(x, x); }
-  __device__ __forceinline__ T relu(T x, T, T) const { return max(x, T{0}); }
-  __device__ __forceinline__ T clamp(T x, T a, T b) const { return min(max(x, a), b); }
-  __device__ __forceinline__ T scale(T x, T a, T b) const { return add(mul(a, x), b); }
+  __device__ __forceinline__ T abs(T x, T, T) const { return x < T{0} && !is_unsigned() ? negative(x, 0, 0) : x; }
+  __device__ __forceinline__ T negative(T x, T, T) const { return static_cast<T>(U{0} - static_cast<U>(x)); }
+  __device__ __forceinline__ T square(T x, T, T) const { return multiply(x, x); }
+  __device__ __forceinline__ T relu(T x, T, T) const { return maximum(x, T{0}); }
+  __device__ __forceinline__ T clip(T x, T a, T b) const { return minimum(maximum(x, a), b); }
+  __device__ __forceinline__ T scale(T x, T a, T b) const { return add(multiply(a, x), b); }
   __device__ __forceinline__ T logical_not(T x, T, T) const { return x == T{0}; }
   __device__ __forceinline__ T sign(T x, T, T) const { return x < T{0} && !is_unsigned() ? T{-1} : T{x != T{0}}; }
-  __device__ __forceinline__ T bitwise_not(T x, T, T) const { return ~x; }
+  __device__ __forceinline__ T bitwise_invert(T x, T, T) const { return ~x; }
 
   __device__ __forceinline__ T add(T x, T y) const { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); }
-  __device__ __forceinline__ T sub(T x, T y) const { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); }
-  __device__ __forceinline__ T mul(T x, T y) const { return static_cast<T>(static_cast<U>(x) * static_cast<U>(y)); }
-  __device__ __forceinline__ T div(T x, T y) const {
+  __device__ __forceinline__ T subtract(T x, T y) const {
+    return static_cast<T>(static_cast<U>(x) - static_cast<U>(y));
+  }
+  __device__ __forceinline__ T multiply(T x, T y) const {
+    return static_cast<T>(static_cast<U>(x) * static_cast<U>(y));
+  }
+  __device__ __forceinline__ T trunc_divide(T x, T y) const {
     if constexpr (kNarrow) {
       // (|x| + 1/2) / |y| is at least 1 / 2|y| from an integer, which is 2^-17 of it: more than the two errors of
       // 2^-23.
@@ -95,10 +99,10 @@ struct Formulas {
     }
     if (y == T{0}) return T{0};
     if (is_unsigned()) return static_cast<T>(static_cast<U>(x) / static_cast<U>(y));
-    return y == static_cast<T>(-1) ? neg(x, 0, 0) : x / y;
+    return y == static_cast<T>(-1) ? negative(x, 0, 0) : x / y;
   }
-  __device__ __forceinline__ T min(T x, T y) const { return ordered(x) < ordered(y) ? x : y; }
-  __device__ __forceinline__ T max(T x, T y) const { return ordered(x) > ordered(y) ? x : y; }
+  __device__ __forceinline__ T minimum(T x, T y) const { return ordered(x) < ordered(y) ? x : y; }
+  __device__ __forceinline__ T maximum(T x, T y) const { return ordered(x) > ordered(y) ? x : y; }
   __device__ __forceinline__ T equal(T x, T y) const { return x == y; }
   __device__ __forceinline__ T not_equal(T x, T y) const { return x != y; }
   __device__ __forceinline__ T less(T x, T y) const { return ordered(x) < ordered(y); }
@@ -111,13 +115,13 @@ struct Formulas {
   __device__ __forceinline__ T logical_and(T x, T y) const { return x != T{0} && y != T{0}; }
   __device__ __forceinline__ T logical_or(T x, T y) const { return (x | y) != T{0}; }
   __device__ __forceinline__ T logical_xor(T x, T y) const { return (x != T{0}) != (y != T{0}); }
-  // div() rounds toward zero: where the signs differ and something remains, the floor is one less.
+  // trunc_divide() rounds toward zero: where the signs differ and something remains, the floor is one less.
   __device__ __forceinline__ T floor_divide(T x, T y) const {
-    const T quotient = div(x, y);
-    return goes_below(sub(x, mul(quotient, y)), y) ? sub(quotient, T{1}) : quotient;
+    const T quotient = trunc_divide(x, y);
+    return goes_below(subtract(x, multiply(quotient, y)), y) ? subtract(quotient, T{1}) : quotient;
   }
   __device__ __forceinline__ T remainder(T x, T y) const {
-    const T rest = sub(x, mul(div(x, y), y));
+    const T rest = subtract(x, multiply(trunc_divide(x, y), y));
     return y == T{0} ? T{0} : goes_below(rest, y) ? add(rest, y) : rest;
   }
   __device__ __forceinline__ T pow(T x, T y) const {
@@ -131,23 +135,23 @@ struct Formulas {
   __device__ __forceinline__ T power(T x, U y) const {
     T result = T{1};
 #pragma unroll 1  // a loop that ends with `y` takes more registers than the kernel has
-    for (int bit = 0; bit < (kNarrow ? 16 : bits); ++bit, y >>= 1, x = mul(x, x))
-      result = mul(result, y & 1 ? x : T{1});
+    for (int bit = 0; bit < (kNarrow ? 16 : bits); ++bit, y >>= 1, x = multiply(x, x))
+      result = multiply(result, y & 1 ? x : T{1});
     return result;
   }
   // Narrower types are extended to T, so that T's bound is theirs too.
-  __device__ __forceinline__ T left_shift(T x, T y) const {
+  __device__ __forceinline__ T bitwise_left_shift(T x, T y) const {
     return is_past(y) ? T{0} : static_cast<T>(static_cast<U>(x) << y);
   }
-  __device__ __forceinline__ T right_shift(T x, T y) const {
+  __device__ __forceinline__ T bitwise_right_shift(T x, T y) const {
     if (is_unsigned()) return is_past(y) ? T{0} : static_cast<T>(static_cast<U>(x) >> y);
     return x >> (is_past(y) ? T{bits - 1} : y);
   }
 
-  __device__ __forceinline__ T fma(T x, T y, T z, T) const { return add(mul(x, y), z); }
+  __device__ __forceinline__ T fma(T x, T y, T z, T) const { return add(multiply(x, y), z); }
   __device__ __forceinline__ T where(T x, T y, T z, T) const { return x != T{0} ? y : z; }
-  __device__ __forceinline__ T clamp_by(T x, T y, T z, T) const { return min(max(x, y), z); }
-  __device__ __forceinline__ T add_multiply(T x, T y, T z, T a) const { return add(x, mul(a, mul(y, z))); }
+  __device__ __forceinline__ T clip_by(T x, T y, T z, T) const { return minimum(maximum(x, y), z); }
+  __device__ __forceinline__ T add_multiply(T x, T y, T z, T a) const { return add(x, multiply(a, multiply(y, z))); }
 
  private:
   static constexpr int bits = 8 * sizeof(T);
@@ -179,15 +183,15 @@ struct FloatFormulas {
     return {x < T(0) ? e : T(1), T(1) + e};
   }
   // max(x, the least finite number), because -infinity * 0 is NaN.
-  __device__ __forceinline__ static T bounded_below(T x) { return maximum(x, -largest); }
-  __device__ __forceinline__ static T bounded(T x, T bound) { return minimum(maximum(x, -bound), bound); }
+  __device__ __forceinline__ static T bounded_below(T x) { return nan_max(x, -largest); }
+  __device__ __forceinline__ static T bounded(T x, T bound) { return nan_min(nan_max(x, -bound), bound); }
 
   __device__ __forceinline__ static T copy(T x, T, T) { return x; }
-  __device__ __forceinline__ static T relu(T x, T, T) { return maximum(x, T(0)); }
-  __device__ __forceinline__ static T clamp(T x, T a, T b) { return minimum(maximum(x, a), b); }
+  __device__ __forceinline__ static T relu(T x, T, T) { return nan_max(x, T(0)); }
+  __device__ __forceinline__ static T clip(T x, T a, T b) { return nan_min(nan_max(x, a), b); }
   __device__ __forceinline__ static T logical_not(T x, T, T) { return x == T(0); }
   __device__ __forceinline__ static T abs(T x, T, T) { return fabs(x); }
-  __device__ __forceinline__ static T neg(T x, T, T) { return -x; }
+  __device__ __forceinline__ static T negative(T x, T, T) { return -x; }
   __device__ __forceinline__ static T square(T x, T, T) { return x * x; }
   __device__ __forceinline__ static T sqrt(T x, T, T) { return ::sqrt(x); }
   __device__ __forceinline__ static T rsqrt(T x, T, T) {
@@ -215,14 +219,14 @@ struct FloatFormulas {
   // (1 + tanh(u)) / 2 = sigmoid(2 u)
   __device__ __forceinline__ static T gelu_tanh(T x, T, T) { return gated(x, gelu_tanh_argument(x), T(1)); }
   __device__ __forceinline__ static T silu(T x, T, T) { return gated(x, x, T(1)); }
-  __device__ __forceinline__ static T softplus(T x, T, T) { return maximum(x, T(0)) + ::log1p(exp_of(-fabs(x))); }
+  __device__ __forceinline__ static T softplus(T x, T, T) { return nan_max(x, T(0)) + ::log1p(exp_of(-fabs(x))); }
   __device__ __forceinline__ static T floor(T x, T, T) { return ::floor(x); }
   __device__ __forceinline__ static T ceil(T x, T, T) { return ::ceil(x); }
   __device__ __forceinline__ static T round(T x, T, T) { return ::rint(x); }
   __device__ __forceinline__ static T scale(T x, T a, T b) { return ::fma(a, x, b); }
-  __device__ __forceinline__ static T is_nan(T x, T, T) { return x != x; }
-  __device__ __forceinline__ static T is_inf(T x, T, T) { return fabs(x) > largest; }
-  __device__ __forceinline__ static T is_finite(T x, T, T) { return fabs(x) <= largest; }
+  __device__ __forceinline__ static T isnan(T x, T, T) { return x != x; }
+  __device__ __forceinline__ static T isinf(T x, T, T) { return fabs(x) > largest; }
+  __device__ __forceinline__ static T isfinite(T x, T, T) { return fabs(x) <= largest; }
   __device__ __forceinline__ static T signbit(T x, T, T) { return ::copysign(T(1), x) < T(0); }
   __device__ __forceinline__ static T sign(T x, T, T) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x + T(0); }
   __device__ __forceinline__ static T trunc(T x, T, T) { return ::trunc(x); }
@@ -242,8 +246,8 @@ struct FloatFormulas {
   __device__ __forceinline__ static T acosh(T x, T, T) { return ::acosh(x); }
   __device__ __forceinline__ static T atanh(T x, T, T) { return ::atanh(x); }
 
-  __device__ __forceinline__ static T min(T x, T y) { return minimum(x, y); }
-  __device__ __forceinline__ static T max(T x, T y) { return maximum(x, y); }
+  __device__ __forceinline__ static T minimum(T x, T y) { return nan_min(x, y); }
+  __device__ __forceinline__ static T maximum(T x, T y) { return nan_max(x, y); }
   __device__ __forceinline__ static T equal(T x, T y) { return x == y; }
   __device__ __forceinline__ static T not_equal(T x, T y) { return x != y; }
   __device__ __forceinline__ static T less(T x, T y) { return x < y; }
@@ -251,20 +255,20 @@ struct FloatFormulas {
   __device__ __forceinline__ static T greater(T x, T y) { return x > y; }
   __device__ __forceinline__ static T greater_equal(T x, T y) { return x >= y; }
   __device__ __forceinline__ static T add(T x, T y) { return x + y; }
-  __device__ __forceinline__ static T sub(T x, T y) { return x - y; }
-  __device__ __forceinline__ static T mul(T x, T y) { return x * y; }
-  __device__ __forceinline__ static T div(T x, T y) { return x / y; }
+  __device__ __forceinline__ static T subtract(T x, T y) { return x - y; }
+  __device__ __forceinline__ static T multiply(T x, T y) { return x * y; }
+  __device__ __forceinline__ static T divide(T x, T y) { return x / y; }
   __device__ __forceinline__ static T pow(T x, T y) {
     return y == T(0) || x == T(1) ? T(1) : ::pow(x, y);  // of a signaling NaN too
   }
-  __device__ __forceinline__ static T relu_grad(T x, T y) { return y > T(0) ? x : T(0); }
+  __device__ __forceinline__ static T relu_backward(T x, T y) { return y > T(0) ? x : T(0); }
   // Phi(y) + y phi(y); past +-40 the limits.
-  __device__ __forceinline__ static T gelu_grad(T x, T y) {
+  __device__ __forceinline__ static T gelu_backward(T x, T y) {
     y = bounded(y, T(40));
     return x * (normcdf_of(y) + y * (inverse_sqrt_2pi * exp_of(-half * y * y)));
   }
   // With s = sigmoid(2 u) and s (1 - s) = e / (1 + e)^2: s + y s (1 - s) (2 u)'; past +-40 the limits.
-  __device__ __forceinline__ static T gelu_tanh_grad(T x, T y) {
+  __device__ __forceinline__ static T gelu_tanh_backward(T x, T y) {
     y = bounded(y, T(40));
     const T e = exp_of(-fabs(gelu_tanh_argument(y)));
     const T r = T(1) / (T(1) + e);
@@ -272,11 +276,19 @@ struct FloatFormulas {
     return x * ((y < T(0) ? e * r : r) + y * slope * (e * r * r));
   }
   // x (s + y s (1 - s)) with s = sigmoid(y). Past +-1000 it has reached its limits.
-  __device__ __forceinline__ static T silu_grad(T x, T y) {
+  __device__ __forceinline__ static T silu_backward(T x, T y) {
     y = bounded(y, T(1000));
     const T e = exp_of(-fabs(y));
     const T r = T(1) / (T(1) + e);
     return x * ((y < T(0) ? e * r : r) + y * (e * r * r));
+  }
+  __device__ __forceinline__ static T sigmoid_backward(T x, T y) { return x * (y * (T(1) - y)); }
+  __device__ __forceinline__ static T tanh_backward(T x, T y) { return x * ::fma(-y, y, T(1)); }
+  // x sigmoid(y), whose numerator is taken as two factors, so that only the result may be denormal.
+  __device__ __forceinline__ static T softplus_backward(T x, T y) {
+    const T root = exp_of(-half * fabs(y));
+    const T factor = y < T(0) ? root : T(1);
+    return x * factor / ::fma(root, root, T(1)) * factor;
   }
   // e^x rounds to 0 for some finite x, and 0 * infinity is NaN. A small x is scaled, so that x / 2 is not denormal.
   __device__ __forceinline__ static T silu_mul(T x, T y) {
@@ -307,12 +319,17 @@ struct FloatFormulas {
   // Equal infinities have no difference.
   __device__ __forceinline__ static T logaddexp(T x, T y) {
     const T difference = x == y ? T(0) : x - y;
-    return maximum(x, y) + ::log1p(::exp(-fabs(difference)));
+    return nan_max(x, y) + ::log1p(::exp(-fabs(difference)));
   }
 
   __device__ __forceinline__ static T where(T x, T y, T z, T) { return x != T(0) ? y : z; }
-  __device__ __forceinline__ static T clamp_by(T x, T y, T z, T) { return minimum(maximum(x, y), z); }
+  __device__ __forceinline__ static T clip_by(T x, T y, T z, T) { return nan_min(nan_max(x, y), z); }
   __device__ __forceinline__ static T fma(T x, T y, T z, T) { return ::fma(x, y, z); }
+  __device__ __forceinline__ static T leaky_relu_backward(T x, T y, T z, T) { return y > T(0) ? x : z * x; }
+  // e^y is taken as two factors, so that only the result may be denormal. elu_root() is such a factor, -1 for y > 0.
+  __device__ __forceinline__ static T elu_root(T y) { return y > T(0) ? T(-1) : exp_of(half * y); }
+  __device__ __forceinline__ static T elu_backward(T x, T root, T z) { return root < T(0) ? x : x * root * (z * root); }
+  __device__ __forceinline__ static T elu_backward(T x, T y, T z, T) { return elu_backward(x, elu_root(y), z); }
   // Branches, not selections: they keep eight elements in 64 registers.
   __device__ __forceinline__ static T lerp(T x, T y, T z, T) {
     const T difference = y - x;
@@ -329,7 +346,7 @@ struct FloatFormulas {
   __device__ __forceinline__ static T add_multiply(T x, T y, T z, T a) {
     const T product = y * z;  // exact for 16 bits
     const bool is_in_range = fabs(product) >= least_normal && fabs(product) <= largest;
-    if (is_in_range || y == T(0) || z == T(0) || maximum(fabs(y), fabs(z)) > largest) return ::fma(a, product, x);
+    if (is_in_range || y == T(0) || z == T(0) || nan_max(fabs(y), fabs(z)) > largest) return ::fma(a, product, x);
     // The product is out of the range to which a may return it: its factors are scaled, and a twice the other way.
     const bool is_large = fabs(product) > T(1);
     const T scale = is_large ? scale_down : T(1) / scale_down, back = is_large ? T(1) / scale_down : scale_down;
@@ -381,9 +398,9 @@ struct Formulas<float, false> : FloatFormulas<float, false> {
   // max(x, 0) - |x| Q(|x|)
   __device__ __forceinline__ static float gelu(float x, float, float) {
     const float z = fminf(fabsf(x), tail_end);
-    return fmaf(-z * tail_over_bell(z), bell(z), maximum(x, 0.0f));
+    return fmaf(-z * tail_over_bell(z), bell(z), nan_max(x, 0.0f));
   }
-  __device__ __forceinline__ static float gelu_grad(float x, float y) {
+  __device__ __forceinline__ static float gelu_backward(float x, float y) {
     y = bounded(y, tail_end);
     const float z = fabsf(y), density = bell(z), tail = tail_over_bell(z) * density;
     return x * fmaf(y, inverse_sqrt_2pi * density, y < 0.0f ? tail : 1.0f - tail);

@@ -98,7 +98,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   // max(x, 0) - |x| Q(|x|)
   __device__ __forceinline__ static float gelu(float x, float, float) {
     const float z = fminf(fabsf(x), tail_end);
-    return fmaf(-z, scaled_tail(z) * tail_scale, maximum(x, 0.0f));
+    return fmaf(-z, scaled_tail(z) * tail_scale, nan_max(x, 0.0f));
   }
   // The difference e^x - 1 loses 7 bits of 21 at -2^-7; nearer to 0 the series errs by x^2 / 6, less than 2^-16.
   __device__ __forceinline__ static float elu(float x, float a, float) {
@@ -110,17 +110,17 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
   // errs by e^2 / 3, less than 2^-15.
   __device__ __forceinline__ static float softplus(float x, float, float) {
     const float e = exp2_approx(-fabsf(x) * log2_e);
-    return maximum(x, 0.0f) + (e < 0.0078125f ? e * fmaf(-0.5f, e, 1.0f) : __logf(1.0f + e));
+    return nan_max(x, 0.0f) + (e < 0.0078125f ? e * fmaf(-0.5f, e, 1.0f) : __logf(1.0f + e));
   }
 
-  __device__ __forceinline__ static float gelu_grad(float x, float y) {
+  __device__ __forceinline__ static float gelu_backward(float x, float y) {
     constexpr float log2_inverse_sqrt_2pi = -1.3257480647361593f;
     y = bounded(y, tail_end);
     const float tail = close_tail(fabsf(y));
     const float density = exp2_approx_ftz(fmaf(y * y, -half * log2_e, log2_inverse_sqrt_2pi));
     return x * fmaf(y, density, y < 0.0f ? tail : 1.0f - tail);
   }
-  __device__ __forceinline__ static float gelu_tanh_grad(float x, float y) {
+  __device__ __forceinline__ static float gelu_tanh_backward(float x, float y) {
     y = bounded(y, 40.0f);
     const float square = y * y;
     const float e =
@@ -130,12 +130,17 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     const float slope = y * fmaf(3.0f * cubic * two_sqrt_2_over_pi, square, two_sqrt_2_over_pi);
     return x * fmaf(slope, er * r, y < 0.0f ? er : r);
   }
-  __device__ __forceinline__ static float silu_grad(float x, float y) {
+  __device__ __forceinline__ static float silu_backward(float x, float y) {
     y = bounded(y, 1000.0f);
     const float e = exp2_approx_ftz(-fabsf(y) * log2_e);
     const float r = reciprocal_approx_ftz(1.0f + e);
     const float er = e * r;
     return x * fmaf(y, er * r, y < 0.0f ? er : r);
+  }
+  __device__ __forceinline__ static float softplus_backward(float x, float y) {
+    const float root = exp2_approx_ftz(fabsf(y) * (-half * log2_e));
+    const float factor = y < 0.0f ? root : 1.0f;
+    return x * factor * reciprocal_approx_ftz(fmaf(root, root, 1.0f)) * factor;
   }
   __device__ __forceinline__ static float silu_mul(float x, float y) {
     float out[1];

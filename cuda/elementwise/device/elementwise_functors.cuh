@@ -61,10 +61,11 @@ FLOWK_HOST_DEVICE constexpr bool is_power(BinaryOp op) { return op == BinaryOp{F
 // to the operations that share the kernel.
 template <class Compute>
 FLOWK_HOST_DEVICE constexpr bool is_long(UnaryOp op) {
-  return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= UnaryOp{FLOWK_UNARY_IS_INF};
+  return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= UnaryOp{FLOWK_UNARY_ISINF};
 }
 template <class Compute>
 FLOWK_HOST_DEVICE constexpr bool is_long(BinaryOp op) {
+  if (op >= BinaryOp{FLOWK_BINARY_SIGMOID_BACKWARD} && op <= BinaryOp{FLOWK_BINARY_SOFTPLUS_BACKWARD}) return false;
   return is_power(op) ? std::is_integral_v<Compute>
                       : cost_of(op) == OpCost::heaviest && std::is_floating_point_v<Compute>;
 }
@@ -142,9 +143,10 @@ struct UnaryFunctor {
 
 template <class Compute, bool kNarrow, class Ops>
 struct BinaryFunctor {
-  static constexpr int light_blocks = sizeof(Compute) == 4                                                      ? 6
-                                      : std::is_same_v<Compute, double> || Ops::has(BinaryOp(FLOWK_BINARY_DIV)) ? 5
-                                                                                                                : 8;
+  static constexpr int light_blocks = sizeof(Compute) == 4 ? 6
+                                      : std::is_same_v<Compute, double> || Ops::has(BinaryOp(FLOWK_BINARY_TRUNC_DIVIDE))
+                                          ? 5
+                                          : 8;
   static constexpr int resident_blocks = resident_blocks_of<Ops, Compute, light_blocks>;
   static constexpr bool takes_any_values = true;
   static constexpr bool takes_packs_together = Ops::cost == OpCost::light;
@@ -201,6 +203,24 @@ struct TernaryFunctor {
   __device__ __forceinline__ void pack(Compute (&out)[kN], const Compute (&x)[kN], const Compute (&y)[kN],
                                        const Compute (&z)[kN]) const {
     const auto formulas = formulas_of < Compute, std::is_integral_v<Compute> && (kPack > 4) > (sign_flip);
+    if constexpr (std::is_floating_point_v<Compute>) {
+      // The exponentials one after the other: they take registers, of which the other operations have few enough.
+      if (op == FLOWK_TERNARY_ELU_BACKWARD) {
+        Compute roots[kN];
+#pragma unroll
+        for (int i = 0; i < kN; ++i) roots[i] = y[i];
+#pragma unroll 1
+        for (int step = 0; step < kN; ++step) {
+          const Compute root = formulas.elu_root(roots[0]);
+#pragma unroll
+          for (int i = 0; i + 1 < kN; ++i) roots[i] = roots[i + 1];
+          roots[kN - 1] = root;
+        }
+#pragma unroll
+        for (int i = 0; i < kN; ++i) out[i] = formulas.elu_backward(x[i], roots[i], z[i]);
+        return;
+      }
+    }
     switch (op) {
 #define FLOWK_CASE(NAME, value, name, kinds, result, num_parameters, formula) \
   FLOWK_CASE_OF(FLOWK_TERNARY_##NAME, kinds, formulas.name(x[i], y[i], z[i], a))

@@ -164,7 +164,7 @@ class Input {
   status bad() const noexcept { return {}; }
   const void *data() const noexcept { return &number_; }
   const int64_t *strides() const noexcept { return nullptr; }
-  static constexpr flowk_dtype dtype = dtype_of<Value>::value | FLOWK_NUMBER;
+  static constexpr flowk_dtype dtype = dtype_of<Value>::value | FLOWK_HOST_SCALAR;
 
  private:
   Value number_;

@@ -17,12 +17,12 @@ bool error_has(const char* part) { return std::strstr(flowk_last_error(), part) 
 template <class Constant>
 constexpr bool is_int32_constant = std::is_same_v<std::underlying_type_t<Constant>, int32_t>;
 
-constexpr int32_t no_constants[] = {INT32_MIN, -1, 0, 99, FLOWK_NUMBER, INT32_MAX};
+constexpr int32_t no_constants[] = {INT32_MIN, -1, 0, 99, FLOWK_HOST_SCALAR, INT32_MAX};
 
 }  // namespace
 
 TEST(the_flag_of_a_number_joins_a_dtype_in_a_constant_expression) {
-  constexpr flowk_dtype number_dtype = FLOWK_FLOAT32 | FLOWK_NUMBER;
+  constexpr flowk_dtype number_dtype = FLOWK_FLOAT32 | FLOWK_HOST_SCALAR;
   static_assert(number_dtype == 268);
   const float x[2] = {1, 2}, y = 10;
   const int64_t shape[1] = {2};
@@ -75,7 +75,7 @@ TEST(the_types_that_an_operation_takes_are_named) {
   };
   CHECK(text_of(unary, FLOWK_UNARY_ABS, FLOWK_BOOL) == "x_dtype = bool, must be an integer or a float for abs");
   CHECK(text_of(unary, FLOWK_UNARY_EXP, FLOWK_INT8) == "x_dtype = int8, must be a float for exp");
-  CHECK(text_of(binary, FLOWK_BINARY_MIN, FLOWK_COMPLEX64) ==
+  CHECK(text_of(binary, FLOWK_BINARY_MINIMUM, FLOWK_COMPLEX64) ==
         "x_dtype = complex64, must be bool, an integer or a float for min");
   CHECK(text_of(binary, FLOWK_BINARY_BITWISE_OR, FLOWK_FLOAT16) ==
         "x_dtype = float16, must be bool or an integer for bitwise_or");
@@ -110,7 +110,7 @@ TEST(more_elements_than_a_grid_has_blocks_for_are_refused_by_name) {
   CHECK(
       is_refused(flowk_permute_convert(at(1), nullptr, f32, at(2), nullptr, FLOWK_FLOAT16, 1, shape, axes, 1, nullptr),
                  "dst has"));
-  for (const int32_t op : {FLOWK_UNARY_COPY, FLOWK_UNARY_NEG})
+  for (const int32_t op : {FLOWK_UNARY_COPY, FLOWK_UNARY_NEGATIVE})
     CHECK(is_refused(flowk_unary(op, at(1), nullptr, f32, at(2), nullptr, f32, 1, shape, 0, 0, nullptr), "out has"));
   CHECK(is_refused(flowk_masked_softmax(at(1), nullptr, f32, at(2), nullptr, f32, 2, rows, 1, nullptr, 0, nullptr),
                    "y has too many"));
@@ -148,7 +148,7 @@ TEST(the_strides_of_an_empty_tensor_are_not_read) {
   const int32_t axes[2] = {1, 0};
   constexpr flowk_dtype f32 = FLOWK_FLOAT32;
   CHECK(flowk_permute(nullptr, strides, nullptr, strides, 2, shape, axes, f32, nullptr) == FLOWK_STATUS_SUCCESS);
-  CHECK(flowk_unary(FLOWK_UNARY_NEG, nullptr, strides, f32, nullptr, strides, f32, 2, shape, 0, 0, nullptr) ==
+  CHECK(flowk_unary(FLOWK_UNARY_NEGATIVE, nullptr, strides, f32, nullptr, strides, f32, 2, shape, 0, 0, nullptr) ==
         FLOWK_STATUS_SUCCESS);
   flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT;
   mask.dense = &mask;

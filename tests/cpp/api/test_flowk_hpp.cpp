@@ -103,7 +103,7 @@ TEST(wrong_shapes_are_named_and_nothing_is_written) {
             "strides has 1 entries, must have 2"));
   const flowk::status status = flowk::permute(std::nothrow, x, view{dst.data(), {2, 3}}, {1, 0});
   CHECK(!status && status.code() == FLOWK_STATUS_INVALID_ARGUMENT && has(status.text(), "dst has extent 2"));
-  const flowk::status null = flowk::neg(std::nothrow, x, view{static_cast<float*>(nullptr), {2, 3}});
+  const flowk::status null = flowk::negative(std::nothrow, x, view{static_cast<float*>(nullptr), {2, 3}});
   CHECK(null.code() == FLOWK_STATUS_NULL_POINTER && has(null.text(), "out"));
   CHECK(flowk::status().text()[0] == '\0');
   for (const float value : dst) CHECK(value == -1.0f);
@@ -120,9 +120,9 @@ TEST(elementwise_broadcasts_and_takes_numbers) {
   CHECK(out[0] == 100 && out[4] == 204);
   flowk::add(view{row.data(), {3}, {0}}, view<const float>(column.data(), {2, 1}), result);
   CHECK(out[0] == 110 && out[5] == 210);
-  flowk::mul(whole, 2, result);
+  flowk::multiply(whole, 2, result);
   CHECK(out[5] == 10);
-  flowk::sub(1.0, whole, result);
+  flowk::subtract(1.0, whole, result);
   CHECK(out[5] == -4);
   flowk::clamp(whole, result, 1.0, 4.0);
   CHECK(out[0] == 1 && out[5] == 4);
@@ -165,7 +165,7 @@ TEST(views_come_from_ranges_and_mdspan) {
   static_assert(std::is_same_v<decltype(view{out}), view<double, 1>>);
 #if __cplusplus >= 202002L
   static_assert(std::is_same_v<decltype(view{std::span(storage)}), view<double, 1>>);
-  flowk::neg(view{std::span(storage)}, view{out});
+  flowk::negative(view{std::span(storage)}, view{out});
   CHECK(out[5] == -5);
 #endif
   static_assert(!std::is_constructible_v<view<double>, const std::vector<double>&>, "no view of const drops it");

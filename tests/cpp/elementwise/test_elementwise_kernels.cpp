@@ -174,7 +174,7 @@ TEST(broadcast_operands_repeat) {
         const auto of = [&](const std::vector<int64_t>& y) -> ElementwiseCase {
           return {"broadcast",
                   ElementwiseArity::binary,
-                  FLOWK_BINARY_MAX,
+                  FLOWK_BINARY_MAXIMUM,
                   shape,
                   {{dtype, {}, lead}, {dtype, {}, 0}, {dtype, y, lead}}};
         };
@@ -194,7 +194,7 @@ TEST(broadcast_operands_repeat) {
         run_case({"expanded", ElementwiseArity::unary, FLOWK_UNARY_COPY, shape, {{dtype, {}, lead}, {dtype, {0, 1}}}});
         run_case({"middle",
                   ElementwiseArity::binary,
-                  FLOWK_BINARY_MAX,
+                  FLOWK_BINARY_MAXIMUM,
                   {3, 5, cols},
                   {{dtype, {}}, {dtype, {}}, {dtype, {0, 1, 0}, lead}}});
       }
@@ -206,7 +206,7 @@ TEST(rows_that_share_an_input_have_a_kernel) {
       const int64_t cols = 512;
       const auto of = [&](const char* name, const std::vector<int64_t>& shape, const CaseOperand& out,
                           const std::vector<int64_t>& x, const std::vector<int64_t>& y) {
-        run_case_of({name, ElementwiseArity::binary, FLOWK_BINARY_MAX, shape, {out, {dtype, x}, {dtype, y}}}, 0);
+        run_case_of({name, ElementwiseArity::binary, FLOWK_BINARY_MAXIMUM, shape, {out, {dtype, x}, {dtype, y}}}, 0);
       };
       of("outer", {rows, cols}, {dtype, {}}, {1, 0}, {0, 1});
       of("a row", {rows, cols}, {dtype, {}}, {}, {0, 1});
@@ -243,7 +243,7 @@ TEST(transposed_operands_go_through_tiles) {
             square("transposed, odd output", dtype, {rows, cols}, {dtype, {cols + 3, 1}, 1}, {dtype, {1, rows}, lead}));
         run_case({"both transposed",
                   ElementwiseArity::binary,
-                  FLOWK_BINARY_MAX,
+                  FLOWK_BINARY_MAXIMUM,
                   {2, rows, cols},
                   {{dtype, {}}, {dtype, {rows * cols, 1, rows}}, {dtype, {0, 1, rows}, lead}}});
         run_case({"one transposed, one broadcast",
@@ -285,7 +285,7 @@ TEST(random_layouts) {
         run_case(
             {"random",
              ElementwiseArity::binary,
-             FLOWK_BINARY_MAX,
+             FLOWK_BINARY_MAXIMUM,
              shape,
              {{dtype, layout(true), up_to(9)}, {dtype, layout(false), up_to(9)}, {dtype, layout(false), up_to(9)}}});
         break;
@@ -328,7 +328,7 @@ TEST(every_row_is_planned_as_it_says) {
   CHECK(current_device(&device).ok());
   for (const ElementwiseLayout& layout : layouts) {
     const ElementwiseCase row =
-        of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAX, layout.mechanism_dtype, layout.mechanism_dtype);
+        of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAXIMUM, layout.mechanism_dtype, layout.mechanism_dtype);
     const OperandMemory out(row, row.operands[0]), x(row, row.operands[1]), y(row, row.operands[2]);
     ElementwisePlan plan;
     plan_elementwise(make_request(row, {out.first(), x.first(), y.first()}), device, 0, &plan);
@@ -345,7 +345,7 @@ TEST(every_row_is_right_in_every_type_and_every_mechanism_is_reached) {
     if (layout.big) continue;
     for (const flowk_dtype dtype : all_dtypes) {
       for (const int32_t packs : {0, 2})
-        run_case_of(of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAX, dtype, dtype), packs);
+        run_case_of(of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_MAXIMUM, dtype, dtype), packs);
       run_case_of(of_types(layout, ElementwiseArity::binary, FLOWK_BINARY_LESS, FLOWK_BOOL, dtype), 1);
       run_case_of(of_types(layout, ElementwiseArity::unary, FLOWK_UNARY_COPY, FLOWK_FLOAT32, dtype), 1);
     }

@@ -298,8 +298,8 @@ TEST(every_row_of_the_list_has_its_facts) {
   for (int32_t op = 1; op <= FLOWK_NUM_BINARY_OPS; ++op) CHECK(binary_op_info(op).name != nullptr);
   for (int32_t op = 1; op <= FLOWK_NUM_TERNARY_OPS; ++op) CHECK(ternary_op_info(op).name != nullptr);
   CHECK(unary_op_info(0).name == nullptr && unary_op_info(FLOWK_NUM_UNARY_OPS + 1).name == nullptr);
-  CHECK(takes_dtype(unary_op_info(FLOWK_UNARY_NEG), FLOWK_INT8) &&
-        !takes_dtype(unary_op_info(FLOWK_UNARY_NEG), FLOWK_BOOL));
+  CHECK(takes_dtype(unary_op_info(FLOWK_UNARY_NEGATIVE), FLOWK_INT8) &&
+        !takes_dtype(unary_op_info(FLOWK_UNARY_NEGATIVE), FLOWK_BOOL));
   CHECK(!takes_dtype(unary_op_info(FLOWK_UNARY_EXP), FLOWK_INT8) &&
         takes_dtype(unary_op_info(FLOWK_UNARY_EXP), FLOWK_FLOAT8_E4M3));
   CHECK(!takes_dtype(unary_op_info(FLOWK_UNARY_COPY), FLOWK_COMPLEX64));

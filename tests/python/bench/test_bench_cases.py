@@ -27,7 +27,7 @@ CASES = [
     ("permute", "f16>u8 2x3x9x7 0,2,3,1 8", 756, 378),
     ("permute", "f32>e4m3 33x17 1,0", 2244, 561),
     ("elementwise", "add f16 40x33", 5280, 2640),
-    ("elementwise", "mul f32 6x35 6x35 1x35", 980, 840),
+    ("elementwise", "multiply f32 6x35 6x35 1x35", 980, 840),
     ("elementwise", "where bool,f64,f64,f64 129", 2193, 1032),
     ("elementwise", "copy f32,i32 1000", 4000, 4000),
     ("elementwise", "less bf16,bf16,bool 100", 400, 100),

@@ -14,7 +14,10 @@ from pyflowk._explain import _OPERATORS
 
 DEVICE = "cuda" if TEST_LIBRARY == "cuda" else "cpu"
 OPERANDS = {"fma": 3, "where": 3, "lerp": 3}
-OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift")
+OF_INTEGERS = (
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift"),
+    "trunc_divide",
+)
 
 
 class CallCase(NamedTuple):
@@ -65,12 +68,12 @@ def elementwise_cases() -> list[CallCase]:
         CallCase(pyflowk.add, (x, half)),
         CallCase(pyflowk.add, (x, integers)),
         CallCase(pyflowk.add, (integers, 1.5)),
-        CallCase(pyflowk.mul, (x, 1.5)),
-        CallCase(pyflowk.mul, (1.5, x)),
-        CallCase(pyflowk.mul, (x, 3)),
-        CallCase(pyflowk.mul, (x, True)),
-        CallCase(pyflowk.mul, (half, 1 / 3)),
-        CallCase(pyflowk.mul, (x.double(), 1 / 3)),
+        CallCase(pyflowk.multiply, (x, 1.5)),
+        CallCase(pyflowk.multiply, (1.5, x)),
+        CallCase(pyflowk.multiply, (x, 3)),
+        CallCase(pyflowk.multiply, (x, True)),
+        CallCase(pyflowk.multiply, (half, 1 / 3)),
+        CallCase(pyflowk.multiply, (x.double(), 1 / 3)),
         CallCase(pyflowk.less, (half, 1 / 3), is_cacheable=False),
         CallCase(pyflowk.fma, (x, 0.1, 0.7)),
         CallCase(pyflowk.fma, (0.1, x, 0.1)),
@@ -83,7 +86,9 @@ def elementwise_cases() -> list[CallCase]:
         CallCase(pyflowk.leaky_relu, (x, 2)),
         CallCase(pyflowk.elu, (x, 0.5)),
         CallCase(pyflowk.gelu, (x, "tanh")),
-        CallCase(pyflowk.gelu_grad, (x, x)),
+        CallCase(pyflowk.gelu_backward, (x, x)),
+        CallCase(pyflowk.leaky_relu_backward, (x, x, 0.5)),
+        CallCase(pyflowk.elu_backward, (x, x)),
         CallCase(pyflowk.clamp, (x, 1.0, 2.0)),
         CallCase(pyflowk.clamp, (x, 1.0, 1.0)),
         CallCase(pyflowk.clip, (x, 1.0, 2.0)),
@@ -92,7 +97,7 @@ def elementwise_cases() -> list[CallCase]:
         CallCase(pyflowk.clamp, (integers, 1, 2)),
         CallCase(pyflowk.scale, (x, 2.0, 0.5)),
         CallCase(pyflowk.scale, (x, 0.5, 0.5)),
-        CallCase(pyflowk.trunc_div, (integers, integers)),
+        CallCase(pyflowk.trunc_divide, (integers, integers)),
         CallCase(pyflowk.add_multiply, (x, x, x, 0.5)),
     ]
     return cases
@@ -129,7 +134,7 @@ def other_cases() -> list[CallCase]:
         CallCase(forward, (scores,), {"scale": 0.125, "causal": True}),
         CallCase(forward, (scores, mask)),
         CallCase(forward, (scores, mask), {"log": True, "scale": 3}),
-        CallCase(forward, (scores,), {"lengths": lengths, "side": "right", "window": 3}),
+        CallCase(forward, (scores,), {"lengths": lengths, "lengths_from_right": True, "window": 3}),
         CallCase(forward, (scores, mask), {"lengths": lengths.int(), "bias": tensor(3, 1, 7), "causal_offset": 1}),
         CallCase(backward, (scores, y), {"scale": 0.125}),
         CallCase(backward, (scores, y), {"lengths": lengths, "log": True}),

@@ -158,14 +158,14 @@ def test_a_plan_serves_other_arrays_and_other_numbers() -> None:
     x, y = tensor(3, 4), tensor(3, 4) * 2
     for _ in range(3):
         pyflowk.add(x, x)
-        pyflowk.mul(x, 1.5)
+        pyflowk.multiply(x, 1.5)
         pyflowk.scale(x, 0.5, 0.5)
         pyflowk.softmax(x)
     before = num_plans()
     assert torch.equal(pyflowk.add(x, y), x + y)
-    assert torch.equal(pyflowk.mul(y, 2.5), y * 2.5)
+    assert torch.equal(pyflowk.multiply(y, 2.5), y * 2.5)
     assert torch.equal(pyflowk.scale(y, 2.0, 3.0), y * 2 + 3)
-    assert torch.equal(pyflowk.mul(x, float("inf")), x * float("inf"))
+    assert torch.equal(pyflowk.multiply(x, float("inf")), x * float("inf"))
     assert num_plans() == before
 
 
@@ -179,8 +179,8 @@ def test_what_a_plan_depends_on_is_in_its_key() -> None:
         lambda: pyflowk.relu(x, out=torch.empty(4, 4, device=DEVICE).T),
         lambda: pyflowk.permute(x, (0, 1)),
         lambda: pyflowk.permute(x, (1, 0)),
-        lambda: pyflowk.mul(x, 2),
-        lambda: pyflowk.mul(x, 3),
+        lambda: pyflowk.multiply(x, 2),
+        lambda: pyflowk.multiply(x, 3),
         lambda: pyflowk.permute(x, (0, 1), scale=3.0),
         lambda: pyflowk.permute(x, (0, 1), dtype="int8"),
         lambda: pyflowk.masked_softmax(x, causal=True),
@@ -214,7 +214,7 @@ def test_errors_are_the_same_where_a_plan_is_there() -> None:
         pyflowk.relu(x, out=out)
         pyflowk.permute(x, (1, 0))
         pyflowk.masked_softmax(x, scale=1.0)
-        pyflowk.mul(x, 1)
+        pyflowk.multiply(x, 1)
     bad: list[Callable[[], Any]] = [
         lambda: pyflowk.relu(memory[:12].view(3, 4), out=memory[4:16].view(3, 4)),
         lambda: pyflowk.relu(x, out=torch.empty(4, 3, device=DEVICE)),
@@ -228,7 +228,7 @@ def test_errors_are_the_same_where_a_plan_is_there() -> None:
         lambda: pyflowk.masked_softmax(x, scale=float("nan")),
         lambda: pyflowk.masked_softmax(x, causal=1),
         lambda: pyflowk.masked_softmax(x, window=0),
-        lambda: pyflowk.mul(tensor(3, 4, dtype=torch.int8), 1000),
+        lambda: pyflowk.multiply(tensor(3, 4, dtype=torch.int8), 1000),
         lambda: pyflowk.add(x, torch.empty(3, 4, device="meta")),
         lambda: pyflowk.relu(torch.zeros(3, dtype=torch.complex64, device=DEVICE).conj()),
         lambda: pyflowk.relu(torch.zeros(3, dtype=torch.complex64, device=DEVICE).conj().imag),
@@ -290,7 +290,7 @@ def test_gates_are_asked_where_a_plan_is_there() -> None:
     with torch.inference_mode():
         assert torch.equal(pyflowk.relu(x), x.relu())
         assert torch.equal(pyflowk.relu(x, out=torch.zeros(3, 4, device=DEVICE)), x.relu())
-    assert num_plans() == 3  # and that of relu_grad: an operator's kernel is a cached call
+    assert num_plans() == 3  # and that of relu_backward: an operator's kernel is a cached call
 
 
 def test_a_subclass_is_not_taken_as_a_tensor() -> None:
@@ -334,7 +334,7 @@ def test_threads_share_the_cache() -> None:
         memory = torch.randn(64, 64)
         for i in range(300):
             x = memory[: 1 + (i * seed) % 60]
-            if not torch.equal(pyflowk.permute(x, (1, 0)), x.T) or not torch.equal(pyflowk.mul(x, 2.0), x * 2):
+            if not torch.equal(pyflowk.permute(x, (1, 0)), x.T) or not torch.equal(pyflowk.multiply(x, 2.0), x * 2):
                 failures.append((seed, i))
             if i % 50 == 0:
                 call_path.program_cache().forget()

@@ -72,11 +72,11 @@ def test_numpy_s_arrays_are_read_in_c(x: np.ndarray, num_plans: Any) -> None:
     if not x.dtype.isnative:
         for _ in range(3):
             with pytest.raises(TypeError, match="x has dtype >f4"):
-                pyflowk.mul(x, 1.5)
+                pyflowk.multiply(x, 1.5)
         assert num_plans() == 0
         return
     for factor in (1.5, 2.5, 0.25):
-        result = pyflowk.mul(x, factor)
+        result = pyflowk.multiply(x, factor)
         np.testing.assert_array_equal(result, x * np.float32(factor))
         assert type(result) is np.ndarray and result.dtype == x.dtype and result.flags.writeable
         assert result.flags.f_contiguous == (x * 1).flags.f_contiguous

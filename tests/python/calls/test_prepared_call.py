@@ -30,13 +30,15 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("leaky_relu", (X, 0.1), {}, "x out"),
     ("elu", (X,), {}, "x out"),
     ("gelu", (X, "tanh"), {}, "x out"),
-    ("gelu_grad", (X, X), {}, "dy x out"),
+    ("gelu_backward", (X, X), {}, "dy x out"),
+    ("leaky_relu_backward", (X, X, 0.1), {}, "dy x out"),
+    ("elu_backward", (X, X, 0.1), {}, "dy x out"),
     ("clip", (X, 1.0, 2.0), {}, "x out"),
     ("clip", (X, ROW, None), {}, "x min out"),
     ("scale", (X, *NUMBERS), {}, "x out"),
-    ("mul", (X, 1.5), {}, "x out"),
-    ("sub", (1, X), {}, "y out"),
-    ("trunc_div", (X, X), {}, "x y out"),
+    ("multiply", (X, 1.5), {}, "x out"),
+    ("subtract", (1, X), {}, "y out"),
+    ("trunc_divide", (X.astype(np.int32), X.astype(np.int32)), {}, "x y out"),
     ("add_multiply", (X, X, X, 0.5), {}, "x y z out"),
     ("prelu", (X, ALPHA), {}, "x alpha out"),
     ("softmax", (X,), {}, "x out"),
@@ -174,8 +176,8 @@ def test_threads_run_one_prepared_call(arrays: HostArrays) -> None:
 def test_a_prepared_call_keeps_what_it_needs(arrays: HostArrays) -> None:
     x, out = arrays.put(X), arrays.put(np.zeros_like(X))
     for _ in range(100):
-        run = _prepare.prepare("mul", x, 1.5)
+        run = _prepare.prepare("multiply", x, 1.5)
         del run
-    run = pyflowk.prepare("mul", x, 1.5)
+    run = pyflowk.prepare("multiply", x, 1.5)
     run(arrays.pointer(x), arrays.pointer(out), 0)
     np.testing.assert_array_equal(arrays.fetch(out), X * 1.5)

@@ -81,7 +81,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, host_library: None) -> FakeCupy:
 
 # Calls by what they allocate, and their arrays.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "a result": (lambda x, **options: pyflowk.mul(x, 2.0, **options), (MATRIX,)),
+    "a result": (lambda x, **options: pyflowk.multiply(x, 2.0, **options), (MATRIX,)),
     "a permuted result": (lambda x, **options: pyflowk.permute(x, (1, 0), **options), (MATRIX,)),
     "a conversion that becomes the result": (lambda x, **options: pyflowk.add(x, 1.5, **options), (INTEGERS,)),
     "a conversion": (lambda x, **options: pyflowk.less(x, 1.5, **options), (INTEGERS,)),
@@ -129,7 +129,7 @@ def test_nothing_but_the_results_stays(name: str, cupy: FakeCupy, monkeypatch: p
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["mul", "add", "permute", "prelu", "prelu_backward"])
+@pytest.mark.parametrize("name", ["multiply", "add", "permute", "prelu", "prelu_backward"])
 def test_a_result_is_not_written_into_memory_that_the_current_stream_still_reads(name: str) -> None:
     torch: Any = pytest.importorskip("torch")
     if not torch.cuda.is_available():
@@ -138,7 +138,7 @@ def test_a_result_is_not_written_into_memory_that_the_current_stream_still_reads
     x, alpha = torch.ones(extents, device="cuda"), torch.full((1,), 0.5, device="cuda")
     integers = torch.ones(extents, dtype=torch.int32, device="cuda")
     calls: dict[str, Callable[[Any], Any]] = {
-        "mul": lambda stream: pyflowk.mul(x, 2.0, stream=stream),
+        "multiply": lambda stream: pyflowk.multiply(x, 2.0, stream=stream),
         "add": lambda stream: pyflowk.add(integers, 1.5, stream=stream),
         "permute": lambda stream: pyflowk.permute(x, (1, 0), stream=stream),
         "prelu": lambda stream: pyflowk.prelu(x.T[::2], alpha, stream=stream),

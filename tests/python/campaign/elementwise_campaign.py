@@ -34,7 +34,7 @@ from elementwise_cases import (
 from permute_campaign import assert_same
 from test_elementwise import compare, special_values
 
-from pyflowk._native.abi import NUMBER
+from pyflowk._native.abi import HOST_SCALAR
 from pyflowk._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 
 NARROW_FLOATS = tuple(dtype for dtype in FLOAT_DTYPES if dtype != np.float64)
@@ -42,7 +42,8 @@ _KINDS = {"B": (BOOL,), "I": INTEGER_DTYPES, "F": FLOAT_DTYPES}
 _ARITIES = (UnaryOp, BinaryOp, TernaryOp)
 # Formulas of several steps, which may overflow or vanish if the formula's value does not: ordinary values only.
 IN_STEPS = {
-    *(UnaryOp.GELU_TANH, BinaryOp.GELU_GRAD, BinaryOp.GELU_TANH_GRAD, BinaryOp.SILU_GRAD, BinaryOp.SILU_MUL),
+    *(UnaryOp.GELU_TANH, BinaryOp.GELU_BACKWARD, BinaryOp.GELU_TANH_BACKWARD, BinaryOp.SILU_BACKWARD),
+    *(BinaryOp.SILU_MUL, BinaryOp.SIGMOID_BACKWARD, BinaryOp.TANH_BACKWARD, TernaryOp.ELU_BACKWARD),
     *(TernaryOp.LERP, TernaryOp.ADD_MULTIPLY, TernaryOp.FMA, UnaryOp.SCALE),
 }
 
@@ -61,7 +62,7 @@ def elementwise_case(r: random.Random, room: int = 0) -> Case:
     compute = dtypes[-1]
     out_dtype = _out_type(r, row.result, compute)
     given, parameters = _parameters(r, compute, row.num_parameters)
-    call = Call("trunc_div" if op == BinaryOp.DIV and compute.kind in "iu" else op.name.lower(), op, (), parameters)
+    call = Call(op.name.lower(), op, (), parameters)
     extents = shape(r, room=room)
     rng = generator(r)
     kinds = r.choice(("ordinary", "ordinary", "special", "bits"))
@@ -98,7 +99,7 @@ def elementwise_case(r: random.Random, room: int = 0) -> Case:
             arguments[f"{name}_dtype"] = DTYPE_CODES[dtype]
         else:
             arguments |= {name: one, f"{name}_strides": r.choice((None, contiguous(extents)))}
-            arguments[f"{name}_dtype"] = DTYPE_CODES[dtype] | NUMBER
+            arguments[f"{name}_dtype"] = DTYPE_CODES[dtype] | HOST_SCALAR
     arguments |= {"out": given_pointer(r, out, empty), "out_strides": given_strides(r, out)}
     arguments |= {"out_dtype": DTYPE_CODES[out_dtype], "rank": len(extents), "shape": extents}
     a, b = (*given, 0.5, -1.5)[:2]  # an operation without parameters ignores them

@@ -164,7 +164,7 @@ def _numpy_s_type(call: Call, given: list[Any], hosts: list[np.ndarray], known: 
     """The result's type by NumPy's own rules, where they are pyflowk's; else `known`."""
     is_native = all(host.dtype.char in np.typecodes["All"] for host in hosts)
     is_numpy_2 = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
-    plain = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
+    plain = (BinaryOp.ADD, BinaryOp.SUBTRACT, BinaryOp.MULTIPLY, BinaryOp.MINIMUM, BinaryOp.MAXIMUM)
     if call.op not in plain or not is_native or not is_numpy_2:
         return known
     is_weak = [isinstance(one, (int, float)) and not isinstance(one, np.generic) for one in given]

@@ -82,7 +82,7 @@ def options_of(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dt
         extents,
         x.name,
         "",
-        side=r.choice(("left", "right")),
+        lengths_from_right=r.choice((False, True)),
         causal=causal,
         causal_offset=offset if has_diagonal else 0,
         window=window,
@@ -147,7 +147,7 @@ def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> di
             if name != "dense":
                 mask[f"{name}_dtype"] = DTYPE_CODES[one.dtype]
     mask |= {"causal": int(case.causal), "causal_offset": case.causal_offset, "window": case.window or 0}
-    mask["lengths_from_right"] = int(case.side == "right")
+    mask["lengths_from_right"] = int(case.lengths_from_right)
     return None if not any(mask.values()) and chance(r, 80) else mask
 
 

@@ -13,7 +13,7 @@ from c_calls import Bad, BufferCalls, check_bad_call, check_text_of_plan
 
 import pyflowk
 from pyflowk import Status
-from pyflowk._native.abi import NUMBER, DType
+from pyflowk._native.abi import HOST_SCALAR, DType
 from pyflowk._native.operations import BinaryOp, TernaryOp, UnaryOp
 
 NUM_BYTES = 512
@@ -135,16 +135,18 @@ def test_a_number_has_no_strides_no_alignment_and_overlaps_nothing(calls: Calls)
     for name in "xyz":
         changes = {
             name: offset,
-            f"{name}_dtype": F32 | NUMBER,
+            f"{name}_dtype": F32 | HOST_SCALAR,
             f"{name}_strides": [2**62, 2**62],
             "out": X if name == "x" else OUT,
         }
         assert Status(calls.ternary(**changes)) == Status.SUCCESS
-    assert Status(calls.ternary(x=offset, x_dtype=F32 | NUMBER, op=TernaryOp.WHERE.value)) == Status.UNSUPPORTED_DTYPE
-    assert Status(calls.ternary(x=None, x_dtype=F32 | NUMBER)) == Status.NULL_POINTER
+    assert (
+        Status(calls.ternary(x=offset, x_dtype=F32 | HOST_SCALAR, op=TernaryOp.WHERE.value)) == Status.UNSUPPORTED_DTYPE
+    )
+    assert Status(calls.ternary(x=None, x_dtype=F32 | HOST_SCALAR)) == Status.NULL_POINTER
     assert "x" in calls.error()
-    assert Status(calls.ternary(out_dtype=F32 | NUMBER)) == Status.UNSUPPORTED_DTYPE
-    assert Status(calls.ternary(x_dtype=18 | NUMBER)) == Status.UNSUPPORTED_DTYPE
+    assert Status(calls.ternary(out_dtype=F32 | HOST_SCALAR)) == Status.UNSUPPORTED_DTYPE
+    assert Status(calls.ternary(x_dtype=18 | HOST_SCALAR)) == Status.UNSUPPORTED_DTYPE
 
 
 def test_unary_and_binary_check_as_ternary_does(arrays: Any, library: Any) -> None:
@@ -212,8 +214,8 @@ def test_types_that_an_operation_does_not_take_are_a_type_error(arrays: Any) -> 
     flags = ones(arrays, dtype=bool)
     for call, text in (
         (lambda: pyflowk.bitwise_and(ones(arrays), ones(arrays)), "x has dtype float32, must be bool or integers"),
-        (lambda: pyflowk.sub(flags, flags), "x has dtype bool, must be integers or floats"),
-        (lambda: pyflowk.neg(flags), "x has dtype bool, must be integers or floats"),
+        (lambda: pyflowk.subtract(flags, flags), "x has dtype bool, must be integers or floats"),
+        (lambda: pyflowk.negative(flags), "x has dtype bool, must be integers or floats"),
         (lambda: pyflowk.abs(ones(arrays, dtype=np.complex64)), "x has dtype complex64, must be bool, an integer"),
         (lambda: pyflowk.add(1, np.zeros(3, "M8[s]")), r"y has dtype datetime64\[s\], must be bool"),
         (lambda: pyflowk.add(np.zeros(3, ">f4"), 1), "x has dtype >f4, must be .* in this machine's byte order"),
@@ -259,7 +261,7 @@ def test_integers_past_the_type_are_an_overflow_error(arrays: Any) -> None:
 
 
 def test_arguments_out_of_their_set_are_a_value_error(arrays: Any) -> None:
-    for call in (pyflowk.gelu, lambda x, form: pyflowk.gelu_grad(x, x, form)):
+    for call in (pyflowk.gelu, lambda x, form: pyflowk.gelu_backward(x, x, form)):
         with pytest.raises(ValueError, match="approximate = 'erf', must be 'none' or 'tanh'"):
             call(ones(arrays), "erf")
 
@@ -273,9 +275,9 @@ def test_an_out_that_overlaps_an_operand_is_the_library_s_error(arrays: Any) -> 
     assert caught.value.status == Status.OVERLAP
     np.testing.assert_array_equal(arrays.fetch(memory), host)
     with pytest.raises(pyflowk.FlowkError, match=r"out.ndim = 33, must be in 0 ... 32"):
-        pyflowk.neg(arrays.view(memory, 0, (1,) * 33, (4,) * 33, np.float32))
+        pyflowk.negative(arrays.view(memory, 0, (1,) * 33, (4,) * 33, np.float32))
     with pytest.raises(pyflowk.FlowkError, match=r"x = .* must be a multiple of 4"):
-        pyflowk.neg(arrays.view(memory, 1, (2, 2), (8, 4), np.float32))
+        pyflowk.negative(arrays.view(memory, 1, (2, 2), (8, 4), np.float32))
 
 
 def test_a_read_only_numpy_out_is_refused() -> None:

@@ -96,7 +96,7 @@ def test_the_library_takes_int64_with_uint64_in_comparisons_alone(arrays: Any, l
         operands = (arrays.pointer(x), None, DType.INT64, arrays.pointer(y), None, DType.UINT64)
         return library.flowk_binary(op, *operands, arrays.pointer(out), None, out_dtype, 1, (c_int64 * 1)(2), None)
 
-    for op in (BinaryOp.MIN, BinaryOp.ADD, BinaryOp.BITWISE_AND):
+    for op in (BinaryOp.MINIMUM, BinaryOp.ADD, BinaryOp.BITWISE_AND):
         assert status(op.value, DType.INT64) == Status.UNSUPPORTED_DTYPE
         assert library.flowk_last_error().decode().startswith("y_dtype = uint64, must be int64")
     np.testing.assert_array_equal(arrays.fetch(out), 7)
@@ -255,14 +255,14 @@ def test_float64_gelu_keeps_its_bound_to_the_least_result(arrays: Any) -> None:
     np.testing.assert_array_equal(ends, [0, 0, 0, np.inf, np.nan])
 
 
-@pytest.mark.parametrize("name", ["gelu_grad", "silu_grad"])
+@pytest.mark.parametrize("name", ["gelu_backward", "silu_backward"])
 def test_gradients_at_infinity_are_their_limits(arrays: Any, name: str) -> None:
     x = np.array([np.inf, -np.inf, 3, np.inf, -np.inf, 3])
     y = np.array([-np.inf, -np.inf, -np.inf, np.inf, np.inf, np.inf])
     expected = [np.nan, np.nan, 0, np.inf, -np.inf, 3]
     for dtype in (ml_dtypes.float8_e5m2, *NARROW, *WIDE):
         operands = [arrays.put(values.astype(dtype)) for values in (x, y)]
-        for approximate in ((), ("tanh",)) if name == "gelu_grad" else ((),):
+        for approximate in ((), ("tanh",)) if name == "gelu_backward" else ((),):
             actual = arrays.fetch(getattr(pyflowk, name)(*operands, *approximate)).astype(np.float64)
             if dtype == ml_dtypes.float8_e5m2:  # rounded to it, an infinity is the largest number
                 actual[3:5] = np.copysign(np.inf, actual[3:5])

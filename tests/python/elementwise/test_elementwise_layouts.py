@@ -90,7 +90,7 @@ def test_shapes_broadcast_as_in_numpy(
     rng = np.random.default_rng(3)
     x, y = (rng.integers(0, 9, shape).astype(dtype) for shape in (first, second))
     for left, right in ((x, y), (y, x)):
-        np.testing.assert_array_equal(arrays.fetch(pyflowk.sub(arrays.put(left), arrays.put(right))), left - right)
+        np.testing.assert_array_equal(arrays.fetch(pyflowk.subtract(arrays.put(left), arrays.put(right))), left - right)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
@@ -111,7 +111,7 @@ def test_ranks_to_32_work(arrays: Any) -> None:
     bits = (2,) * 12
     x = np.arange(2**12, dtype=np.int16).reshape(bits)
     backwards = arrays.view(arrays.put(x), 0, bits, x.strides[::-1], x.dtype)
-    np.testing.assert_array_equal(arrays.fetch(pyflowk.sub(arrays.put(x), backwards)), x - x.transpose())
+    np.testing.assert_array_equal(arrays.fetch(pyflowk.subtract(arrays.put(x), backwards)), x - x.transpose())
 
 
 def test_the_result_may_take_an_operand_s_place(arrays: Any) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import Any
 
@@ -32,12 +33,13 @@ def values_of(dtype: np.dtype) -> np.ndarray:
 
 
 def test_every_alias_is_the_function_that_it_names() -> None:
-    assert len(pyflowk._ALIASES) > 25
+    assert len(pyflowk._ALIASES) >= 25
     for alias, name in pyflowk._ALIASES.items():
         assert getattr(pyflowk, alias) is getattr(pyflowk, name)
         assert alias in pyflowk.__all__
         assert alias not in pyflowk._MODULE_OF
-    assert {"subtract", "power", "isnan", "arctan2", "absolute", "logical_xor", "bitwise_left_shift"} <= set(UFUNCS)
+    assert {"left_shift", "power", "invert", "arctan2", "absolute", "true_divide", "mod"} <= set(pyflowk._ALIASES)
+    assert {"subtract", "multiply", "divide", "negative", "isnan", "isinf", "isfinite"} <= set(pyflowk._MODULE_OF)
 
 
 @pytest.mark.parametrize("name", UFUNCS)
@@ -71,8 +73,16 @@ def test_a_namesake_of_numpy_s_computes_the_same(arrays: Any, name: str) -> None
     assert tested
 
 
+def test_out_is_a_keyword_of_every_function() -> None:
+    functions = [getattr(pyflowk, name) for name in pyflowk._MODULE_OF]
+    signatures = [inspect.signature(one) for one in functions if inspect.isfunction(one)]
+    outs = [one.parameters[name] for one in signatures for name in ("out", "dx_out") if name in one.parameters]
+    assert len(outs) > 90
+    assert {parameter.kind for parameter in outs} == {inspect.Parameter.KEYWORD_ONLY}
+
+
 @pytest.mark.parametrize("name", UFUNCS)
-def test_out_may_be_given_by_position_as_to_a_ufunc(arrays: Any, name: str) -> None:
+def test_out_of_a_ufunc_s_namesake_takes_the_result(arrays: Any, name: str) -> None:
     ufunc, function = getattr(np, name), getattr(pyflowk, name)
     for dtype in (np.float32, np.int32, BOOL):
         operands = [np.ones(7, dtype)] * ufunc.nin
@@ -81,7 +91,7 @@ def test_out_may_be_given_by_position_as_to_a_ufunc(arrays: Any, name: str) -> N
         except TypeError:
             continue
         out = arrays.put(np.zeros_like(expected))
-        assert function(*map(arrays.put, operands), out) is out
+        assert function(*map(arrays.put, operands), out=out) is out
         np.testing.assert_array_equal(arrays.fetch(out), expected)
 
 
@@ -125,7 +135,7 @@ def test_clip_has_the_bounds_of_numpy_s(arrays: Any) -> None:
     for bounds in ({"min": -1, "max": 2}, {"min": 0.5}, {"max": 0}, {"min": 2, "max": -2}):
         np.testing.assert_array_equal(arrays.fetch(pyflowk.clip(arrays.put(x), **bounds)), np.clip(x, **bounds))
     out = arrays.put(np.zeros_like(x))
-    assert pyflowk.clip(arrays.put(x), -1, 1, out) is out
+    assert pyflowk.clip(arrays.put(x), -1, 1, out=out) is out
     np.testing.assert_array_equal(arrays.fetch(out), np.clip(x, -1, 1))
 
 

@@ -34,8 +34,8 @@ def test_a_number_beside_16_bit_floats_is_rounded_to_float32_alone(arrays: Any, 
     weight, tenth = float(np.float32(0.4)), float(np.float32(0.1))
     for actual, exact in (
         (pyflowk.add(arrays.put(x), 0.1), wide_x + tenth),
-        (pyflowk.mul(0.1, arrays.put(x)), wide_x * tenth),
-        (pyflowk.sub(arrays.put(x), 1 / 3), wide_x - float(np.float32(1 / 3))),
+        (pyflowk.multiply(0.1, arrays.put(x)), wide_x * tenth),
+        (pyflowk.subtract(arrays.put(x), 1 / 3), wide_x - float(np.float32(1 / 3))),
         (pyflowk.lerp(arrays.put(x), arrays.put(y), 0.4), wide_x + weight * (wide_y - wide_x)),
         (pyflowk.fma(arrays.put(x), 0.1, arrays.put(y)), wide_x * tenth + wide_y),
         (pyflowk.where(arrays.put(x > 0), 0.1, arrays.put(x)), np.where(x > 0, tenth, wide_x)),
@@ -50,7 +50,7 @@ def test_a_number_beside_16_bit_floats_is_rounded_to_float32_alone(arrays: Any, 
 def test_a_number_past_the_arrays_type_scales_into_it(arrays: Any) -> None:
     x = np.array([0.001, -0.5], np.float16)
     expected = (x.astype(np.float64) * 1e5).astype(np.float16)
-    np.testing.assert_array_equal(arrays.fetch(pyflowk.mul(arrays.put(x), 1e5)), expected)
+    np.testing.assert_array_equal(arrays.fetch(pyflowk.multiply(arrays.put(x), 1e5)), expected)
 
 
 @pytest.mark.parametrize("dtype", [d for d in FLOAT_DTYPES if d != np.float64], ids=str)
@@ -63,7 +63,7 @@ def test_a_comparison_rounds_a_number_to_the_arrays_type(arrays: Any, dtype: np.
 
 WITH_NUMBER = {
     "add": lambda x, number: pyflowk.add(x, number),
-    "mul": lambda x, number: pyflowk.mul(number, x),
+    "multiply": lambda x, number: pyflowk.multiply(number, x),
     "lerp": lambda x, number: pyflowk.lerp(x, x, number),
     "clamp": lambda x, number: pyflowk.clamp(x, number, number),
     "clamp, one bound": lambda x, number: pyflowk.clamp(x, number),
@@ -160,7 +160,7 @@ def test_a_list_beside_numpy_arrays_is_taken_as_numpy_takes_it(host_library: Non
     for actual, expected in (
         (pyflowk.add([1, 2], x), np.add([1, 2], x)),
         (pyflowk.add(x, (1.5, 2.5)), np.add(x, (1.5, 2.5))),
-        (pyflowk.sub([[1], [2], [3]], x.astype(np.int64)), np.subtract([[1], [2], [3]], x.astype(np.int64))),
+        (pyflowk.subtract([[1], [2], [3]], x.astype(np.int64)), np.subtract([[1], [2], [3]], x.astype(np.int64))),
         (pyflowk.where([True, False], x, 0), np.where([True, False], x, 0)),
         (pyflowk.fma(x, [1.0, 2.0], [3, 4]), x * [1.0, 2.0] + [3, 4]),
         (pyflowk.less(x.astype(np.int64), [3, 4]), np.less(x.astype(np.int64), [3, 4])),
@@ -214,8 +214,8 @@ def test_a_host_array_of_rank_0_beside_a_gpu_array_is_a_number_of_its_type(on_gp
     x = on_gpu(np.array([1.0, 2.0], np.float32))
     for actual, expected in (
         (pyflowk.add(x, np.array(0.5, np.float32)), np.float32([1.5, 2.5])),
-        (pyflowk.sub(np.array(0.5, np.float32), x), np.float32([-0.5, -1.5])),
-        (pyflowk.mul(x, np.array(2, np.int8)), np.float32([2, 4])),
+        (pyflowk.subtract(np.array(0.5, np.float32), x), np.float32([-0.5, -1.5])),
+        (pyflowk.multiply(x, np.array(2, np.int8)), np.float32([2, 4])),
         (pyflowk.lerp(np.array(0, np.float32), x, np.array(0.5, np.float16)), np.float32([0.5, 1])),
         (pyflowk.where(np.array(True), x, 0), np.float32([1, 2])),
     ):

@@ -32,7 +32,7 @@ def test_a_unary_result_has_the_order_of_its_operand(arrays: Any, order: tuple[i
     for result, expected in (
         (pyflowk.relu(x), np.maximum(VALUES, 0)),
         (pyflowk.cast(x, "int8"), VALUES.astype(np.int8)),
-        (pyflowk.mul(2, x), 2 * VALUES),
+        (pyflowk.multiply(2, x), 2 * VALUES),
         (pyflowk.add(x, x), 2 * VALUES),
         (pyflowk.less(x, 3), VALUES < 3),
         (pyflowk.add(x, arrays.put(np.ones(5, np.float32))), VALUES + 1),
@@ -73,7 +73,7 @@ def test_a_converted_operand_does_not_change_the_order(arrays: Any) -> None:
 def test_steps_and_backward_strides_leave_the_order(arrays: Any) -> None:
     memory = arrays.put(np.arange(240, dtype=np.float32).view(np.uint8))
     x = arrays.view(memory, 4 * 239, (6, 10), (-4, -4 * 24), np.dtype(np.float32))
-    result = pyflowk.neg(x)
+    result = pyflowk.negative(x)
     assert result.strides == (4, 24)
     expected = -np.arange(240, dtype=np.float32).reshape(10, 24)[::-1, ::-1][:, :6].T
     np.testing.assert_array_equal(arrays.fetch(result), expected)
@@ -85,7 +85,7 @@ def test_one_operand_has_numpy_s_order(host_library: None) -> None:
         rank = rng.integers(1, 5)
         shape = tuple(int(extent) for extent in rng.integers(1, 4, rank))
         x = np.zeros(shape, np.float32).transpose(rng.permutation(rank))
-        expected, result = np.negative(x), pyflowk.neg(x)
+        expected, result = np.negative(x), pyflowk.negative(x)
         moving = [d for d in range(rank) if x.shape[d] > 1]
         assert [expected.strides[d] for d in moving] == [result.strides[d] for d in moving]
 

@@ -17,12 +17,12 @@ TWO, THREE = np.float32(2), np.float32(3)
 # A call, and what NumPy gives.
 CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "two scalars": (lambda: pyflowk.add(TWO, THREE), np.add(TWO, THREE)),
-    "scalars of two types": (lambda: pyflowk.mul(np.float16(2), np.float64(3)), np.float64(6)),
-    "integers": (lambda: pyflowk.sub(np.int8(3), np.int16(5)), np.int16(-2)),
+    "scalars of two types": (lambda: pyflowk.multiply(np.float16(2), np.float64(3)), np.float64(6)),
+    "integers": (lambda: pyflowk.subtract(np.int8(3), np.int16(5)), np.int16(-2)),
     "one operand": (lambda: pyflowk.square(THREE), np.square(THREE)),
     "one operand of another type": (lambda: pyflowk.sqrt(np.int16(4)), np.sqrt(np.int16(4))),
     "a number after": (lambda: pyflowk.add(TWO, 1.5), np.add(TWO, 1.5)),
-    "a number before": (lambda: pyflowk.sub(1, TWO), np.subtract(1, TWO)),
+    "a number before": (lambda: pyflowk.subtract(1, TWO), np.subtract(1, TWO)),
     "a weak number": (lambda: pyflowk.add(np.int8(1), 1.5), np.add(np.int8(1), 1.5)),
     "a float64, which is a float too": (lambda: pyflowk.add(np.float64(1), 2), np.float64(3)),
     "a comparison": (lambda: pyflowk.less(TWO, THREE), np.True_),

@@ -67,7 +67,7 @@ def test_static_values_are_told_apart_to_the_bit() -> None:
 def test_numbers_beside_arrays_make_no_program() -> None:
     for value in (1, 1.0, True, -0.0, float("nan"), 2**-30):
         assert_same(flowk_jax.add(X, value), jnp.add(X, value))
-    assert_same(flowk_jax.mul(jnp.asarray([1, 2]), 1.5), jnp.asarray([1.5, 3.0]))
+    assert_same(flowk_jax.multiply(jnp.asarray([1, 2]), 1.5), jnp.asarray([1.5, 3.0]))
     assert not eager._programs
 
 
@@ -76,14 +76,14 @@ def test_weak_types_stay_weak_and_x64_may_be_toggled() -> None:
     weak = weak if weak.weak_type else jnp.add(1.5, 0.0)
     strong = jnp.float32(1.5)
     for _ in range(2):
-        assert flowk_jax.neg(weak).weak_type == weak.weak_type
+        assert flowk_jax.negative(weak).weak_type == weak.weak_type
         assert flowk_jax.add(half, weak).dtype == "float16"
         assert flowk_jax.add(half, strong).dtype == "float32"
         integers = jnp.asarray([4, 9], jnp.int32)
         with x64():
             wide = jnp.asarray([1.0 + 2**-40])
             assert flowk_jax.sqrt(jnp.asarray([4, 9])).dtype == jnp.sqrt(jnp.asarray([4, 9])).dtype == "float64"
-            assert flowk_jax.mul(wide, wide)[0] == (1.0 + 2**-40) ** 2
+            assert flowk_jax.multiply(wide, wide)[0] == (1.0 + 2**-40) ** 2
             assert flowk_jax.cast(integers, "float64").dtype == "float64"
         with x64(False):
             assert flowk_jax.sqrt(integers).dtype == "float32"

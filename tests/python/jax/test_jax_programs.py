@@ -96,7 +96,7 @@ def test_scan_cond_while_and_checkpoint() -> None:
         jax.jit(jax.grad(lambda x: jax.lax.scan(step, x, None, length=3)[0].sum()))(X),
         jax.grad(lambda x: by_hand(x).sum())(X),
     )
-    doubled = jax.jit(lambda x: jax.lax.while_loop(lambda x: x.max() < 100, lambda x: flowk_jax.mul(x, 2), x))(X)
+    doubled = jax.jit(lambda x: jax.lax.while_loop(lambda x: x.max() < 100, lambda x: flowk_jax.multiply(x, 2), x))(X)
     assert 100 <= doubled.max() < 200
     kept = jax.jit(jax.grad(jax.checkpoint(loss), (0, 1)))(X, ALPHA)
     for one, other in zip(kept, jax.jit(jax.grad(loss, (0, 1)))(X, ALPHA)):

@@ -23,7 +23,7 @@ MASKS: dict[str, dict[str, Any]] = {
     "mask": {"mask": MASK},
     "mask of rows": {"mask": MASK[0, :, :, :1].astype(np.uint8)},
     "lengths": {"lengths": LENGTHS},
-    "lengths from the right": {"lengths": LENGTHS[:, :1].astype(np.int64), "side": "right"},
+    "lengths from the right": {"lengths": LENGTHS[:, :1].astype(np.int64), "lengths_from_right": True},
     "causal": {"causal": True, "causal_offset": 1},
     "window": {"window": 2, "causal": True},
     "bias": {"bias": BIAS},
@@ -69,7 +69,7 @@ def reference(x: Any, masks: dict[str, Any]) -> Any:
     if "lengths" in masks:
         lengths = jnp.asarray(masks["lengths"])
         lengths = lengths.reshape(lengths.shape + (1,) * (x.ndim - lengths.ndim))
-        kept &= columns >= k - lengths if masks.get("side") == "right" else columns < lengths
+        kept &= columns >= k - lengths if masks.get("lengths_from_right") else columns < lengths
     diagonal = rows + (k - q) + masks.get("causal_offset", 0)
     if masks.get("causal"):
         kept &= columns <= diagonal

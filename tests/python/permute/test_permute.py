@@ -259,7 +259,7 @@ def test_an_unknown_value_of_the_executors_variables_is_refused_in_every_call(
         for call in (
             lambda x=x, out=out: pyflowk.permute(x, (1, 0), out=out),
             lambda x=x: pyflowk.explain(pyflowk.permute, x, (1, 0)),
-            lambda x=x: pyflowk.neg(x.astype(np.int32)),
+            lambda x=x: pyflowk.negative(x.astype(np.int32)),
         ):
             with pytest.raises(pyflowk.FlowkValueError, match=f'{variable} = "{value}", must be {bound}') as error:
                 call()

@@ -100,7 +100,7 @@ def test_a_tangent_of_one_operand_has_the_shape_of_the_result(number: int) -> No
         assert [one.shape for one in parts] == [one.shape for one in tangents]
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "maximum", "remainder", "copysign", "lerp", "fma", "add_multiply"])
+@pytest.mark.parametrize("name", ["add", "subtract", "maximum", "remainder", "copysign", "lerp", "fma", "add_multiply"])
 def test_the_tangent_of_an_operand_that_is_broadcast_against_integers(name: str) -> None:
     """The integers have no tangent, so that no sum of tangents has the shape of the result."""
     integers, y = torch.arange(1, 7, dtype=torch.int32).reshape(2, 3), torch.tensor([0.5, -1.5, 2.5])

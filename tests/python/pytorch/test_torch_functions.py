@@ -23,8 +23,8 @@ import pyflowk  # noqa: E402
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "relu": (pyflowk.relu, torch.relu),
     "add": (lambda x: pyflowk.add(x, 2.0), lambda x: x + 2.0),
-    "rsub": (lambda x: pyflowk.sub(2, x), lambda x: 2 - x),
-    "mul_both": (lambda x: pyflowk.mul(x, x[0]), lambda x: x * x[0]),
+    "rsub": (lambda x: pyflowk.subtract(2, x), lambda x: 2 - x),
+    "mul_both": (lambda x: pyflowk.multiply(x, x[0]), lambda x: x * x[0]),
     "where": (lambda x: pyflowk.where(x > 0, x, 0.5), lambda x: torch.where(x > 0, x, 0.5)),
     "fma": (lambda x: pyflowk.fma(x, 2, x[:, :1]), lambda x: x * 2 + x[:, :1]),
     "clamp": (lambda x: pyflowk.clamp(x, -1, 1.0), lambda x: x.clamp(-1, 1.0)),
@@ -224,7 +224,7 @@ def test_numbers_of_every_kind_beside_tensors_that_require_grad() -> None:
             x = torch.full(shape, 0.7, dtype=dtype, requires_grad=True)
             for number in (2, 2.1, True):
                 with torch.no_grad():
-                    expected = pyflowk.mul(x, number)
-                result = pyflowk.mul(x, number)
+                    expected = pyflowk.multiply(x, number)
+                result = pyflowk.multiply(x, number)
                 assert result.requires_grad and result.shape == shape
                 torch.testing.assert_close(result.detach(), expected, rtol=0, atol=0)

@@ -55,7 +55,7 @@ def test_inference_tensors_have_no_version_and_are_written() -> None:
 def test_a_parameter_is_written_without_grad_mode() -> None:
     parameter = torch.nn.Parameter(X.clone())
     with torch.no_grad():
-        pyflowk.mul(parameter, 2.0, out=parameter)
+        pyflowk.multiply(parameter, 2.0, out=parameter)
     assert torch.equal(parameter.detach(), 2 * X)
     assert parameter._version == 1
 
@@ -145,11 +145,11 @@ def test_out_in_a_trace_is_a_copy_that_torch_sees() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     out = torch.empty(2, 3)
-    graph = make_fx(lambda x, out: pyflowk.mul(2.0, x, out=out))(X, out)
+    graph = make_fx(lambda x, out: pyflowk.multiply(2.0, x, out=out))(X, out)
     graph(X + 1, out)
     assert torch.equal(out, 2 * (X + 1))
     with pytest.raises(TypeError, match=r"must be torch\.float32 of"):
-        make_fx(lambda x, out: pyflowk.mul(2.0, x, out=out))(X, out[0])
+        make_fx(lambda x, out: pyflowk.multiply(2.0, x, out=out))(X, out[0])
 
 
 def test_dx_out_in_a_trace_is_a_copy_that_torch_sees() -> None:

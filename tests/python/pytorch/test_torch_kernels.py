@@ -44,9 +44,9 @@ def test_layouts() -> None:
                 expected = torch.sub(x, y)
             except RuntimeError:
                 with pytest.raises(ValueError, match=r"^shapes do not broadcast to one"):
-                    flowk.sub(x, y)
+                    flowk.subtract(x, y)
                 continue
-            torch.testing.assert_close(flowk.sub(x, y), expected)
+            torch.testing.assert_close(flowk.subtract(x, y), expected)
 
 
 BAD_CALLS = {
@@ -54,7 +54,7 @@ BAD_CALLS = {
     "permute": (ValueError, lambda x: pyflowk.permute(x, (0, 0)), r"axes\[1\] = 0, but axes must name each dimension"),
     "prelu": (ValueError, lambda x: pyflowk.prelu(x, torch.ones(4)), r"alpha has shape \(4,\), must have one"),
     "softmax": (ValueError, lambda x: pyflowk.softmax(x.sum()), "x has no dimensions"),
-    "sub": (TypeError, lambda x: flowk.sub(x > 0, x > 0), "x has dtype bool, must be integers or floats"),
+    "subtract": (TypeError, lambda x: flowk.subtract(x > 0, x > 0), "x has dtype bool, must be integers or floats"),
     "dispatched": (ValueError, lambda x: flowk.permute(x, [0, 0]), r"axes\[1\] = 0, but axes must name each"),
 }
 

@@ -83,10 +83,10 @@ def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
     return pyflowk.softplus(x)
 
 
-def trunc_div(x: Any, y: Any, rounding_mode: str) -> Any:
-    if not isinstance(x, torch.Tensor) or x.is_floating_point():  # for floats trunc_div is div
+def trunc_divide(x: Any, y: Any, rounding_mode: str) -> Any:
+    if not isinstance(x, torch.Tensor) or x.is_floating_point():  # trunc_divide takes integers
         raise NotHeld("rounding_mode")
-    return pyflowk.trunc_div(x, y)
+    return pyflowk.trunc_divide(x, y)
 
 
 def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -96,7 +96,7 @@ def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
 _NO_BOOL = "has dtype bool, must be integers or floats"
 CASES: dict[tuple[str, str], Case] = {
     ("abs", ""): Case(pyflowk.abs),
-    ("neg", ""): Case(pyflowk.neg),
+    ("neg", ""): Case(pyflowk.negative),
     ("square", ""): Case(pyflowk.square, (_NO_BOOL,)),
     ("sign", ""): Case(pyflowk.sign, (_NO_BOOL,)),
     **{
@@ -123,10 +123,10 @@ CASES: dict[tuple[str, str], Case] = {
         )
     },
     ("add", ""): Case(plain(pyflowk.add, "alpha")),
-    ("sub", ""): Case(plain(pyflowk.sub, "alpha")),
-    ("mul", ""): Case(pyflowk.mul),
-    ("div", "no_rounding_mode"): Case(plain(pyflowk.div, "rounding_mode")),
-    ("div", "trunc_rounding"): Case(trunc_div),
+    ("sub", ""): Case(plain(pyflowk.subtract, "alpha")),
+    ("mul", ""): Case(pyflowk.multiply),
+    ("div", "no_rounding_mode"): Case(plain(pyflowk.divide, "rounding_mode")),
+    ("div", "trunc_rounding"): Case(trunc_divide),
     ("div", "floor_rounding"): Case(lambda x, y, rounding_mode: pyflowk.floor_divide(x, y)),
     ("pow", ""): Case(pyflowk.pow),
     ("minimum", ""): Case(pyflowk.minimum),

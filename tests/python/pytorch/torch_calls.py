@@ -59,23 +59,25 @@ def numbers(*shape: int, device: str = "cpu", positive: bool = False, dtype: Any
 
 
 _UNARY = (
-    *("abs", "neg", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu"),
-    *("leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "softplus", "floor", "ceil", "round", "is_nan", "logical_not"),
-    *("is_inf", "is_finite", "signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "erf", "tan"),
-    *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("abs", "negative", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid"),
+    *("relu", "isinf", "isfinite", "signbit", "sign", "trunc", "exp2", "expm1", "log1p", "log2", "log10", "erf"),
+    *("leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "softplus", "floor", "ceil", "round", "isnan", "logical_not"),
+    *("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
 )
 _POSITIVE = {"sqrt", "rsqrt", "log", "log1p", "log2", "log10", "acosh"}
 # Operations on part of the numbers: (a, b) for a * x + b.
 _INTO_DOMAIN = {**dict.fromkeys(("asin", "acos", "atanh", "tan"), (0.45, 0.0)), "acosh": (1.0, 1.0)}
 _BINARY = (
-    *("add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal", "less", "less_equal", "greater"),
-    *("greater_equal", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "silu_mul", "trunc_div"),
-    *("logical_and", "logical_or", "logical_xor", "floor_divide", "remainder", "atan2", "hypot"),
-    *("copysign", "logaddexp"),
+    *("add", "subtract", "multiply", "divide", "pow", "minimum", "maximum", "equal", "not_equal", "less"),
+    *("less_equal", "greater", "greater_equal", "relu_backward", "gelu_backward", "gelu_tanh_backward"),
+    *("silu_backward", "sigmoid_backward", "tanh_backward", "softplus_backward", "silu_mul", "copysign"),
+    *("logical_and", "logical_or", "logical_xor", "floor_divide", "remainder", "atan2", "hypot", "logaddexp"),
 )
-_OF_INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+_OF_INTEGERS = (
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "trunc_divide"),
+)
 _WITHOUT = {
-    *("is_nan", "is_inf", "is_finite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
+    *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
 }
 
@@ -100,12 +102,14 @@ def calls(device: str = "cpu") -> list[Call]:
     integers = torch.arange(6, device=device).reshape(2, 3)
     for name in _OF_INTEGERS:
         add(name, integers, integers[0] + 1)
-    add("bitwise_not", integers)
-    add("clamp", n(3, 4), -0.7, 1.1)
+    add("bitwise_invert", integers)
+    add("clip", n(3, 4), -0.7, 1.1)
     add("scale", n(3, 4).mT, 1.5, -2.0)
     add("fma", n(2, 3), n(3), n(2, 1))
     add("where", integers % 2 == 0, n(3), n(2, 1))
-    add("clamp_by", n(2, 3), -n(3, positive=True) - 0.03, n(2, 1, positive=True) + 0.03)
+    add("leaky_relu_backward", n(2, 3), n(3), n(2, 1))
+    add("elu_backward", n(2, 3), n(3), n(2, 1))
+    add("clip_by", n(2, 3), -n(3, positive=True) - 0.03, n(2, 1, positive=True) + 0.03)
     add("lerp", n(2, 3), n(3), n(2, 1))
     add("add_multiply", n(2, 3), n(3), n(2, 1), 0.5)
     add("permute", n(2, 3, 4), [2, 0, -2])

@@ -26,7 +26,7 @@ class SoftmaxCase(NamedTuple):
     why: str
     mask: tuple[int, ...] | None = None
     lengths: tuple[int, ...] | None = None
-    side: str = "left"
+    lengths_from_right: bool = False
     causal: bool = False
     causal_offset: int = 0
     window: int | None = None
@@ -61,7 +61,7 @@ class SoftmaxCase(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments that forward and backward share."""
-        names = ("side", "causal", "causal_offset", "window", "scale", "log")
+        names = ("lengths_from_right", "causal", "causal_offset", "window", "scale", "log")
         return {name: getattr(self, name) for name in names}
 
 
@@ -81,7 +81,7 @@ def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
     products = itertools.product(
         row["dtypes"], row["shapes"], row.get("leads", [0]), row.get("directions", ["forward"])
     )
-    side = row.get("lengths", "left")
+    from_right = row.get("lengths") == "right"
     for dtype, shape, lead, direction in products:
         *_, heads, _, _ = (1, 1, *shape)
         case = SoftmaxCase(
@@ -90,8 +90,8 @@ def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
             row["why"],
             mask=(*shape[:-3], *[1] * (len(shape) > 2), *shape[-2:]) if "mask" in row else None,
             lengths=tuple(shape[:-1]) if "lengths" in row else None,
-            side=side,
-            lengths_dtype="int64" if side == "right" else "int32",
+            lengths_from_right=from_right,
+            lengths_dtype="int64" if from_right else "int32",
             causal=row.get("causal", False),
             window=row.get("window"),
             bias=(1, heads, *shape[-2:])[-len(shape) :] if "bias" in row else None,
@@ -121,7 +121,7 @@ def _long() -> Iterator[SoftmaxCase]:
 MASKS: dict[str, Any] = {
     "mask": lambda b, h, q, k: {"mask": (b, 1, q, k)},
     "lengths": lambda b, h, q, k: {"lengths": (b, 1, q)},
-    "right": lambda b, h, q, k: {"lengths": (b, 1, q), "side": "right"},
+    "right": lambda b, h, q, k: {"lengths": (b, 1, q), "lengths_from_right": True},
     "causal": lambda b, h, q, k: {"causal": True},
     "window": lambda b, h, q, k: {"causal": True, "window": max(1, k // 3)},
     "bias": lambda b, h, q, k: {"bias": (1, h, q, k)},
@@ -232,7 +232,7 @@ def _causal() -> Iterator[SoftmaxCase]:
     for dtype, cols in itertools.product(DTYPES, (64, 77, 1024, 3000)):
         shape = (2, 6, cols)
         yield SoftmaxCase(shape, dtype, "a narrow band far inside", window=3, causal_offset=-cols // 2, scale=0.5)
-        together = {"mask": shape, "lengths": (2, 1), "side": "right", "window": 20, "causal": True}
+        together = {"mask": shape, "lengths": (2, 1), "lengths_from_right": True, "window": 20, "causal": True}
         yield SoftmaxCase(shape, dtype, "a band that lengths cut", **together, causal_offset=-cols // 3)
 
 
@@ -264,7 +264,9 @@ def _types() -> Iterator[SoftmaxCase]:
         yield SoftmaxCase(shape, "float16", "a float32 bias", bias=(3, cols), bias_dtype="float32")
         yield SoftmaxCase(shape, "bfloat16", "a float32 bias", bias=shape, bias_dtype="float32", mask=(3, cols))
         yield SoftmaxCase(shape, "float16", "mask bytes of any value", mask=shape, mask_dtype="uint8")
-        yield SoftmaxCase(shape, "float32", "64-bit lengths", lengths=(2, 3), lengths_dtype="int64", side="right")
+        yield SoftmaxCase(
+            shape, "float32", "64-bit lengths", lengths=(2, 3), lengths_dtype="int64", lengths_from_right=True
+        )
 
 
 def _values() -> Iterator[SoftmaxCase]:
@@ -285,7 +287,7 @@ def _values() -> Iterator[SoftmaxCase]:
         for log in (False, True):
             yield SoftmaxCase(shape, dtype, why, values="negative", lengths=(2, 4), log=log)
             yield SoftmaxCase(shape, dtype, why, values="negative", window=5, causal_offset=-cols // 2, log=log)
-        yield SoftmaxCase(shape, dtype, why, values="negative", mask=(4, cols), lengths=(2, 1), side="right")
+        yield SoftmaxCase(shape, dtype, why, values="negative", mask=(4, cols), lengths=(2, 1), lengths_from_right=True)
         yield SoftmaxCase(shape, dtype, why, values="negative", bias=(4, cols), lengths=(2, 1))
 
 

@@ -90,7 +90,7 @@ def unmasked(case: SoftmaxCase, inputs: Inputs) -> np.ndarray:
         # Lengths name x's first dimensions: (b,) is one length for all heads and rows of a batch.
         shape = inputs.lengths.shape + (1,) * (len(case.shape) - inputs.lengths.ndim)
         length = inputs.lengths.reshape(shape).clip(0, cols).astype(np.int64)
-        keep &= column < length if case.side == "left" else column >= cols - length
+        keep &= column >= cols - length if case.lengths_from_right else column < length
     if case.causal or case.window is not None:
         matrix = keep if keep.ndim > 1 else keep[None]
         for row in range(rows):

@@ -50,7 +50,7 @@ def test_columns_that_lengths_and_bands_mask_are_not_read(arrays: Any, dtype: st
     for log in (False, True):
         for keywords in (
             {"lengths": (2, 6)},
-            {"lengths": (2, 1), "side": "right"},
+            {"lengths": (2, 1), "lengths_from_right": True},
             {"causal": True, "causal_offset": -3},
             {"window": max(1, cols // 4)},
             {"lengths": (2, 6), "causal": True, "window": cols},
@@ -109,7 +109,7 @@ def softmax_cases(draw: st.DrawFn) -> SoftmaxCase:
         "drawn",
         mask=(*some(tuple(lead)[draw(st.integers(0, rank - 1)) :]), cols) if draw(maybe) else None,
         lengths=some(tuple(lead)[: draw(st.integers(0, rank - 1))]) if draw(maybe) else None,
-        side=draw(st.sampled_from(("left", "right"))),
+        lengths_from_right=draw(st.booleans()),
         causal=draw(maybe),
         causal_offset=draw(st.one_of(st.just(0), offsets)),
         window=draw(st.one_of(st.none(), st.integers(1, cols + 3))),

@@ -74,6 +74,8 @@ def test_names_of_other_libraries_say_what_is_meant_here(arrays: Any) -> None:
         "attn_mask": "pass mask, where True means masked out .~attn_mask for PyTorch's.",
         "is_causal": "pass causal=True, whose diagonal ends in the last column",
         "key_padding_mask": "pass mask of shape .b, 1, 1, k.",
+        "side": "lengths_from_right=True counts them from the right",
+        "padding_side": "lengths_from_right=True if the padding is on the left",
         "where": "pass mask, where True means masked out",
         "axis": "the last dimension: permute x",
         "foo": "has no parameter foo: help",

@@ -108,7 +108,9 @@ BAD_PYTHON = {
     "bias of another type": BadCall(
         TypeError, "^bias has dtype float16, must be float32 beside x of float32", {"bias": ((3, 4), "float16")}
     ),
-    "side": BadCall(ValueError, "side = 'middle', must be 'left' or 'right'", {"side": "middle"}),
+    "lengths_from_right of a word": BadCall(
+        TypeError, "lengths_from_right = 'right', must be True or False", {"lengths_from_right": "right"}
+    ),
     "causal as an offset": BadCall(TypeError, "causal = 3, must be True or False", {"causal": 3}),
     "causal_offset that is not an integer": BadCall(
         TypeError, "causal_offset is 1.5, must be an integer", {"causal": True, "causal_offset": 1.5}
@@ -122,7 +124,9 @@ BAD_PYTHON = {
     "scale of a string": BadCall(TypeError, "scale is '2', must be a number", {"scale": "2"}),
     "log of a string": BadCall(TypeError, "log = 'no', must be True or False", {"log": "no"}),
     "log of 1": BadCall(TypeError, "log = 1, must be True or False", {"log": 1}),
-    "side in a list": BadCall(ValueError, r"side = \['left'\], must be 'left' or 'right'", {"side": ["left"]}),
+    "lengths_from_right in a list": BadCall(
+        TypeError, r"lengths_from_right = \[True\], must be True", {"lengths_from_right": [True]}
+    ),
     "dtype in a list": BadCall(TypeError, r"dtype = \['float16'\], must name one of", {"dtype": ["float16"]}),
     "scale of none": BadCall(TypeError, "scale is None, must be a number", {"scale": None}),
     "scale of NaN": BadCall(pyflowk.FlowkValueError, "scale = nan, must be finite", {"scale": NAN}),
@@ -230,7 +234,7 @@ def test_a_bad_gradient_call_is_an_error_that_names_the_parameter(arrays: Any) -
         (ValueError, "dy has no dimensions", lambda: (array(()), array(()), {})),
         (ValueError, r"out has shape \(2, 2\), must be", lambda: (y, y, {"out": array((2, 2))})),
         (ValueError, r"lengths has shape \(3,\)", lambda: (y, y, {"lengths": array((3,), "int32")})),
-        (ValueError, "side = 3", lambda: (y, y, {"side": 3})),
+        (TypeError, "lengths_from_right = 3", lambda: (y, y, {"lengths_from_right": 3})),
         (TypeError, "^dtype = float64, must be .* beside dy of float32", lambda: (y, y, {"dtype": "float64"})),
     ):
         dy, result, keywords = call()
