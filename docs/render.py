@@ -46,7 +46,7 @@ GUIDE = {
     "c_and_cpp": "C and C++",
     "past_one_gpu": "Past one GPU",
     "recipes": "Recipes",
-    "migration": "From PyTorch, NumPy and CuPy",
+    "migration": "From PyTorch, JAX, NumPy, CuPy",
     "speed": "How fast, and why",
     "slow_calls": "My call is slow",
     "troubleshooting": "Troubleshooting",
