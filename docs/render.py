@@ -99,6 +99,9 @@ def documented_modules() -> dict[str, pdoc.doc.Module]:
         for public in module.__all__:
             if not documented.members[public].docstring:
                 warnings.warn(f"{name}.{public} has no text", stacklevel=2)
+        for member in documented.members.values():
+            if isinstance(member, pdoc.doc.Class) and issubclass(member.obj, tuple):
+                member.members.pop("__init__", None)  # a NamedTuple's fields are shown, each with its text
         if name == "pyflowk":
             documented.docstring = linked_topics(documented.docstring) + types_text()
         order = [*" ".join(TOPICS.values()).split(), *documented.members]

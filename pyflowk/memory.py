@@ -34,18 +34,16 @@ __all__ = [
 
 
 class Statistics(NamedTuple):
-    """Bytes of one GPU.
-
-    used      of arrays that live
-    peak      the most that were used since the start or `reset_peak`
-    reserved  what the pool holds of the GPU's memory; 0 if `set_allocator` names another source
-    limit     what `set_limit` allows, None if there is no limit
-    """
+    """Bytes of one GPU."""
 
     used: int
+    """Of arrays that live."""
     peak: int
+    """The most that were used since the start or `reset_peak`."""
     reserved: int
+    """What the pool holds of the GPU's memory; 0 if `set_allocator` names another source."""
     limit: int | None
+    """What `set_limit` allows, None if there is no limit."""
 
 
 def statistics(device: int | None = None) -> Statistics:
