@@ -215,3 +215,22 @@ def test_pages_name_functions_that_exist() -> None:
     }
     known = {*pyflowk.__all__, "memory", "torch", "jax", "distributed", "NAME", "html"}
     assert len(named) > 50 and {(page, name) for page, name in named if name not in known} == set()
+
+
+@pytest.mark.usefixtures("host_library")
+def test_errors_of_the_page_on_troubleshooting_are_those_of_calls() -> None:
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    x = np.ones((2, 2), np.float32)
+    calls = [
+        lambda: pyflowk.permute(x, (1, 0), out=x),
+        lambda: pyflowk.softmax(np.ones((2, 2), np.int64)),
+        lambda: pyflowk.relu(torch.ones(2, requires_grad=True), out=torch.empty(2)),
+        lambda: jax.jit(pyflowk.relu)(x),
+        lambda: pyflowk.add([1.0, 2.0], torch.ones(2)),
+    ]
+    page = (DOCS / "pages" / "troubleshooting.md").read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
+    texts = re.findall(r"^\| `(.*?)` \|", page, re.MULTILINE)
+    assert len(texts) == len(calls)
+    for text, call in zip(texts, calls):
+        with pytest.raises((TypeError, ValueError), match=re.escape(text).replace(r"\.\.\.", ".*")):
+            call()
