@@ -60,7 +60,7 @@ def check_bad_call(calls: BufferCalls, function: Function, bad: Bad) -> None:
 
 
 def check_text_of_plan(calls: BufferCalls, function: Function) -> None:
-    """The plan needs a text, and cuts it where it is short. Nothing is launched."""
+    """explain() needs a buffer, and cuts the text if the buffer is short. Nothing is launched."""
     assert function((None, 100)) == Status.NULL_POINTER
     assert "text" in calls.error()
     whole, cut = ctypes.create_string_buffer(2000), ctypes.create_string_buffer(b"x" * 20)

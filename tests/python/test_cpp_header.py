@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flowk.hpp: C++17, no warning, beside CUDA's headers in any order, and no more code than the C call."""
+"""flowk.hpp: C++17, no warning, with CUDA's headers in any order, and no more code than the C call."""
 
 from __future__ import annotations
 

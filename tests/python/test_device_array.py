@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeviceArray, and the arrays of other frameworks on a GPU: each framework's tests run where it is installed."""
+"""DeviceArray, and the arrays of other frameworks on a GPU: each framework's tests run if it is installed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pyflowk._native import driver
 from pyflowk._native import library as _library
 
 EXAMPLES = ROOT / "tests" / "examples"
-SCRIPTS = str(Path(sys.executable).parent)  # a virtual environment's ninja, where it is not activated
+SCRIPTS = str(Path(sys.executable).parent)  # a virtual environment's ninja, if it is not activated
 
 
 class Installed(NamedTuple):
@@ -85,7 +85,7 @@ def cuda_toolkit() -> Path:
 
 
 def libflowk() -> Path:
-    """libflowk on a machine with a GPU; skips where there is none."""
+    """libflowk on a machine with a GPU; skips if there is none."""
     try:
         library = _library.installed_path("cuda")
     except ImportError:
@@ -251,7 +251,7 @@ def test_rust(flowk: Installed, tmp_path: Path) -> None:
 
 
 def c_program_on_a_gpu(folder: Path, *names: str) -> Path:
-    """Compiled everywhere, and linked where there is a GPU."""
+    """Compiled everywhere, and linked if there is a GPU."""
     toolkit = cuda_toolkit()
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{_linking.get_include()}"]
     objects = [folder / f"{name}.o" for name in names]

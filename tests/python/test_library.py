@@ -230,7 +230,7 @@ def test_get_library_is_the_file_that_is_loaded() -> None:
     printed = run_command("--libs", "--simt", FLOWK_LIBRARY=str(loaded)).stdout.split()
     assert Path(printed[0]).samefile(loaded)
     assert printed[1] == f"-Wl,-rpath,{os.path.dirname(printed[0])}"
-    # libflowk_simt alone is what --libs names where there is no libflowk.
+    # --libs names libflowk_simt alone if there is no libflowk.
     assert run_command("--libs", FLOWK_LIBRARY=str(loaded)).stdout.split() == printed
     # Of the package that the command imports, which may be the installed one.
     flag = run_command("--cflags", FLOWK_LIBRARY=str(loaded)).stdout

@@ -32,7 +32,7 @@ DOCUMENTS = [README, *sorted((ROOT / "docs" / "pages").glob("*.md"))]
 class Block(NamedTuple):
     language: str
     text: str
-    prints: str | None  # what a Python block prints, where the document says so
+    prints: str | None  # what a Python block prints, if the document says so
 
 
 def blocks_of(document: Path) -> list[Block]:
@@ -114,7 +114,7 @@ def test_c_example_compiles_without_a_warning_and_a_program_runs(block: Block, t
     source, program = tmp_path / f"example.{block.language}", tmp_path / "example"
     source.write_text(block.text)
     flags = [*FLAGS[block.language], "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
-    if "int main(" not in block.text:  # functions of the reader's program, whose pointers are a GPU's
+    if "int main(" not in block.text:  # functions of the reader's program; their pointers are a GPU's
         run(*compiler.split(), *flags, "-c", source, "-o", program)
         return
     run(*compiler.split(), *flags, source, library, "-o", program)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/tune_*.py and profile_permute.py: they load, and candidates are checked and timed beside the plan's pick."""
+"""bench/tune_*.py and profile_permute.py: they load, and candidates are checked and timed with the plan's pick."""
 
 from __future__ import annotations
 

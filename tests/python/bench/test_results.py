@@ -46,7 +46,7 @@ def test_a_line_compares_the_best_libraries_over_their_own_cases() -> None:
         {"flowk": 0.4, "torch": 0.4, "cutensor": 0.5},
     ]
     rows = [{"op": "permute", "set": "views", "fractions": fractions} for fractions in cases]
-    # cuTENSOR takes most cases and is the fastest of those that do; CuPy, of one case, is faster than cuTENSOR.
+    # cuTENSOR takes most cases and is the fastest of the libraries that do; CuPy, of one case, is faster than cuTENSOR.
     assert results.speed_table(rows).splitlines()[2:] == [
         "| permute of strided views | 3 | 0.46, 0.25 | 0.50 cuTENSOR, flowk 0.63; 0.90 CuPy, flowk 0.25 "
         "| 1 of 2; 0 of 1 | 1; 1 |"

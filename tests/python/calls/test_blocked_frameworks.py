@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls on NumPy's arrays where the import of a framework is blocked, or is not done yet."""
+"""Calls on NumPy's arrays if the import of a framework is blocked, or is not done yet."""
 
 from __future__ import annotations
 

@@ -129,10 +129,10 @@ def shares_its_own_memory(tensor: Tensor) -> bool:
 
 
 def given_strides(r: random.Random, of: Tensor) -> tuple[int, ...] | None:
-    """The strides as an argument: NULL now and then where they are C order."""
+    """The strides as an argument: NULL now and then if they are C order."""
     return None if of.strides == contiguous(of.shape) and chance(r, 60) else of.strides
 
 
 def given_pointer(r: random.Random, of: Tensor, is_empty: bool) -> Tensor | None:
-    """The pointer as an argument: NULL now and then where there is nothing to do."""
+    """The pointer as an argument: NULL now and then if there is nothing to do."""
     return None if is_empty and chance(r, 50) else of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls overlap: small tensors at random in one window of bytes. The library's answer must be that of the sets of
+"""Which calls overlap: small tensors at random in one window of bytes. The library's answer must agree with the sets of
 bytes, and of flowk_permute()'s rule for the strides of an output."""
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def check_elementwise(r: random.Random, arrays: Any) -> None:
 
 
 def _numpy_s_type(call: Call, given: list[Any], hosts: list[np.ndarray], known: np.dtype) -> np.dtype:
-    """The result's type by NumPy's own rules, where they are pyflowk's; else `known`."""
+    """The result's type by NumPy's own rules, if they are pyflowk's; else `known`."""
     is_native = all(host.dtype.char in np.typecodes["All"] for host in hosts)
     is_numpy_2 = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
     plain = (BinaryOp.ADD, BinaryOp.SUBTRACT, BinaryOp.MULTIPLY, BinaryOp.MINIMUM, BinaryOp.MAXIMUM)
@@ -176,7 +176,7 @@ def _filler(call: Call, index: int, dtype: np.dtype, rng: np.random.Generator) -
 
 
 def _hosts(tensors: dict[str, Tensor], given: list[Any], first_value: int) -> list[np.ndarray]:
-    """The operands as arrays; a Python number has the type that it takes beside the others, as promotion.py says."""
+    """The operands as arrays; a Python number has the type that promotion.py gives it with the others."""
     hosts: list[Any] = []
     for one in given:
         if isinstance(one, str):
@@ -186,7 +186,7 @@ def _hosts(tensors: dict[str, Tensor], given: list[Any], first_value: int) -> li
     kinds = [number_type(host.dtype, "x") for host in hosts[first_value:] if host is not None]
     weak = [type(one) for one, host in zip(given, hosts) if host is None]
     common = common_type(kinds, weak)
-    # Of an operand where that is a float: float16 beside two kinds of float8 would change what those come to.
+    # An operand's type if it is a float: with two kinds of float8, float16 would change their common type.
     floats = [kind for kind in kinds if kind in FLOATS and common in FLOATS]
     weak_type = numpy_type(floats[0] if floats else common)
     return [np.asarray(one).astype(weak_type) if host is None else host for one, host in zip(given, hosts)]

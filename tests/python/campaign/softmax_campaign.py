@@ -30,7 +30,7 @@ from softmax_reference import (
     x_values,
 )
 
-# Columns of every kind of row: at and beside what a vector, a warp and a block hold, and odd numbers.
+# Columns of every kind of row: as many as a vector, a warp and a block hold, one more and one fewer, odd numbers.
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 77, 100, 127, 128, 129)
 MIDDLE = (200, 255, 256, 257, 500, 511, 512, 513, 1000, 1001, 1023, 1024, 1025)
 LONG = (2047, 2048, 2049, 4096, 4097, 5003, 8192, 8193)

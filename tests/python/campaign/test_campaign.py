@@ -34,7 +34,7 @@ Check = Callable[[random.Random, Any, Any], object]
 
 
 def described(make: Callable[..., Case], run: Callable[..., object]) -> Check:
-    """run(r, arrays, library, case) for a case that is printed where it fails."""
+    """run(r, arrays, library, case) for a case that is printed if it fails."""
 
     def check(r: random.Random, arrays: Any, library: Any) -> None:
         case = make(r, library)

@@ -302,7 +302,7 @@ def tolerance(
         lost = lost + loss * float(info.eps) + 64 * float(info.smallest_subnormal)
     if out.itemsize >= 4:
         return lost
-    # The hardware's approximations, where they are within one unit of the correctly rounded result.
+    # The hardware's approximations, if they are within one unit of the correctly rounded result.
     return lost + 1.5 * spacing(exact, out)
 
 

@@ -265,7 +265,7 @@ def test_any_call_is_right(arrays: Any, monkeypatch: pytest.MonkeyPatch, data: s
     if call.op == TernaryOp.WHERE:
         dtypes[0] = BOOL
     common = common_type([number_type(dtype, "x") for dtype in dtypes[call.op == TernaryOp.WHERE :]])
-    assume(numpy_type(common) in accepted)  # int64 beside uint64 comes to float64
+    assume(numpy_type(common) in accepted)  # int64 with uint64 comes to float64
     shape, shapes = data.draw(broadcast_shapes(call.num_operands))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     hosts, operands, memories = [], [], []

@@ -249,7 +249,7 @@ def test_a_launch_of_another_size_is_refused(plans: Plans) -> None:
 
 @pytest.fixture(scope="module")
 def nvrtc() -> None:
-    """Skips where there is no NVRTC."""
+    """Skips if there is no NVRTC."""
     try:
         from cuda.bindings import nvrtc
 

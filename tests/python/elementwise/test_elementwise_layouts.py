@@ -142,7 +142,7 @@ def test_without_out_the_result_is_new_contiguous_and_of_x_s_kind(arrays: Any) -
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_a_condition_per_row_serves_both_packs_of_a_thread(arrays: Any, dtype: str) -> None:
     random = np.random.default_rng(0)
-    rows, cols = 2048, 301  # so many that a thread computes packs of two rows
+    rows, cols = 2048, 301  # with this many rows a thread computes packs of two rows
     condition = random.random((rows, 1)) < 0.5
     x, y = (random.random((rows, cols)).astype(dtype) for _ in range(2))
     memory = arrays.put(np.full((rows, 2 * cols), 7, dtype))

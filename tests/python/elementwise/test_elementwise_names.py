@@ -118,7 +118,7 @@ def test_floor_divide_is_within_two_units_of_the_exact_floor(arrays: Any, dtype:
     rng = np.random.default_rng(4)
     x = (rng.normal(size=4000) * 2.0 ** rng.integers(-30, 30, 4000)).astype(dtype)
     y = (rng.normal(size=4000) * 2.0 ** rng.integers(-30, 10, 4000)).astype(dtype)
-    x[:500] = (y[:500] * rng.integers(-50, 50, 500)).astype(dtype)  # quotients at and beside integers
+    x[:500] = (y[:500] * rng.integers(-50, 50, 500)).astype(dtype)  # quotients that are integers, or close to one
     quotient = arrays.fetch(pyflowk.floor_divide(arrays.put(x), arrays.put(y))).astype(np.float64)
     rest = arrays.fetch(pyflowk.remainder(arrays.put(x), arrays.put(y))).astype(np.float64)
     digits = np.finfo(dtype).nmant + 1

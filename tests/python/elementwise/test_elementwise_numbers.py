@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python numbers, NumPy scalars, lists and host arrays of rank 0 beside arrays; the types of three operands."""
+"""Python numbers, NumPy scalars, lists and host arrays of rank 0 with arrays; the types of three operands."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _CAPTURE_GLOBAL = 0
 
 
 def call(name: str, *arguments: Any) -> None:
-    """A function of the driver; RuntimeError where it fails."""
+    """A function of the driver; RuntimeError if it fails."""
     error = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
     if error != 0:
         raise RuntimeError(f"{name} returned {error}")

@@ -52,7 +52,7 @@ class _CallbackData(ctypes.Structure):
 
 
 class DriverCall(NamedTuple):
-    """A call without its version's suffix; `stream` is None where it has none."""
+    """A call without its version's suffix; `stream` is None if it has none."""
 
     name: str
     stream: int | None

@@ -110,7 +110,7 @@ LAYOUTS = {
 SRC_LAYOUTS = tuple(LAYOUTS)
 DST_LAYOUTS = tuple(name for name in LAYOUTS if "repeated" not in name)
 
-# Extents beside the edges of tiles of 16, 32, 64 and 128, and of packs; thin ones; none.
+# Extents next to the edges of tiles of 16, 32, 64 and 128, and of packs; thin ones; 0.
 EDGES = (
     *((31, 33), (32, 32), (33, 31), (15, 17), (16, 16), (17, 15), (63, 65), (64, 64), (65, 63)),
     *((127, 129), (128, 128), (129, 127), (3, 1000), (1000, 3), (7, 257), (257, 7), (1, 300), (300, 1), (2, 2)),

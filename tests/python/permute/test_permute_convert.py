@@ -98,7 +98,7 @@ def test_every_value_of_a_narrow_type_is_converted_right(arrays: Any, src: str) 
 @pytest.mark.parametrize("dst", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("src", ["float32", "float64"])
 def test_floats_are_rounded_once_to_nearest_even(arrays: Any, src: str, dst: str) -> None:
-    # Every value of dst, every middle of two, and what lies just beside a middle in src.
+    # Every value of dst, every middle of two, and src's next values on both sides of a middle.
     some = np.arange(0, 256 ** dtype_of(dst).itemsize // 2, 1 if "float8" in dst else 7)
     finite = some.astype(f"u{dtype_of(dst).itemsize}").view(dtype_of(dst))
     with np.errstate(invalid="ignore"):

@@ -19,7 +19,7 @@ class Case(NamedTuple):
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     dtype: str
-    src_steps: tuple[int, ...] = ()  # strides of src in elements, where it is not in C order
+    src_steps: tuple[int, ...] = ()  # strides of src in elements, if it is not in C order
     dst_steps: tuple[int, ...] = ()
     out_dtype: str = ""
 

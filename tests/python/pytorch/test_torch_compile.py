@@ -80,7 +80,7 @@ def test_one_graph_serves_all_shapes(name: str, device: str, marked: bool) -> No
         for dimension in range(x.dim()) if marked else ():
             torch._dynamo.mark_dynamic(x, dimension)
         assert_same(compiled, reference, x)
-        frames = frames or counter.frame_count  # Dynamo may start again where it finds a float to be a constant
+        frames = frames or counter.frame_count  # Dynamo may start again if it finds a float to be a constant
     assert counter.frame_count == frames
 
 

@@ -91,7 +91,7 @@ def test_torch_func(device: str, number: int) -> None:
     expected = torch.autograd.functional.jacobian(function, tensors)
     arguments, detached = tuple(range(len(tensors))), tuple(tensor.detach() for tensor in tensors)
     for transform in (torch.func.jacrev, torch.func.jacfwd):
-        # torch's own two Jacobians differ in type where the function's result does.
+        # torch's own two Jacobians differ in type if the function's result does.
         torch.testing.assert_close(transform(function, arguments)(*detached), expected, check_dtype=False)
 
 
@@ -185,7 +185,7 @@ def test_operators_are_found_from_c() -> None:
 
 @each_call
 def test_a_plain_call_is_the_dispatcher_s(device: str, number: int) -> None:
-    """torch.ops.flowk.NAME takes a way of its own where torch need not see the call."""
+    """torch.ops.flowk.NAME is called otherwise than by the dispatcher if torch need not see the call."""
     call = call_of(device, number)
     packet = getattr(torch.ops.flowk, call.name)
     expected = as_tuple(call.operator(*call.arguments, **call.options))

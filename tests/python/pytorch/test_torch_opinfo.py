@@ -177,7 +177,7 @@ def samples(key: tuple[str, str], device: str, dtype: Any, *, requires_grad: boo
 # torch's silu(-infinity) is NaN, flowk's -0; torch's gradient of relu at NaN is g, flowk's 0; torch's sign(NaN) is 0.
 FINITE = ("nn.functional.silu", "nn.functional.relu", "sign")
 # On the CPU torch rounds the quotient to 16 bits before it takes the floor, and before 2.13 the remainder of bfloat16
-# is NaN where the quotient overflows.
+# is NaN if the quotient overflows.
 BY_ROUNDED_QUOTIENTS = ("remainder", "floor_divide")
 # For all operations: two numbers, complex operands, prelu's alpha that is not contiguous.
 REFUSED = ("are numbers, one at least must be an array", "complex", "alpha has strides")
@@ -228,7 +228,7 @@ def torch_s_result(key: tuple[str, str], sample: Any) -> Any:
 
 
 def own_result(key: tuple[str, str], sample: Any) -> Any:
-    """pyflowk's result; None where it is refused for a listed reason."""
+    """pyflowk's result; None if it is refused for a listed reason."""
     case = CASES[key]
     if key[0] in FINITE and not sample.input.isfinite().all():
         return None
