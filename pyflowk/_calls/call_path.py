@@ -37,7 +37,7 @@ from .plan_words import is_number_of_call, plan_of
 _ROLES = {"": "a", "#": "n", "=": "o", "~": "v"}
 _MAX_ARGUMENTS = 16  # of c_call.h
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
-ASK_AUTOGRAD, ASK_AUTOCAST = 1, 2  # of call_values.h
+ASK_AUTOGRAD, ASK_AUTOCAST, ASK_WATCHERS = 1, 2, 4  # of call_values.h
 _NO_PARAMETERS = (*OF_MEMORY, "others", "return")
 
 
@@ -77,9 +77,9 @@ class CallPath:
         """The path through Python."""
         return _pipeline.call(*self._split(arguments))
 
-    def kernel(self, call: Callable[..., Any], miss: Callable[..., Any], asked: int = 0) -> Callable[..., Any]:
-        """`cached_call` for a framework's operator, which asks for the features `asked` of torch. `call` runs what it
-        does not take, `miss` does what self.miss() does."""
+    def kernel(self, call: Callable[..., Any], miss: Callable[..., Any], asked: int) -> Callable[..., Any]:
+        """`cached_call` for a framework's operator, which asks torch for `asked` alone. `call` runs what it does not
+        take, `miss` does what self.miss() does."""
         cache = program_cache()
         return call if cache is None else cache.kernel(self.cached_call, call, miss, asked)
 

@@ -98,7 +98,7 @@ static bool add_array(CallValues *values, PyObject *array, const ArrayType *type
   const DLTensor *tensor = &view.tensor;
   if (type->is_watched) {
     values->is_watched = true;
-    if (is_lazy(array, tensor->dtype.code == 5)) return false;
+    if (values->asked & ask_watchers && is_lazy(array, tensor->dtype.code == 5)) return false;
     if (values->is_grad_enabled < 0)
       values->is_grad_enabled = is_true(PyObject_CallNoArgs(torch_gates.is_grad_enabled));
     if (values->is_grad_enabled && !values->requires_grad)
@@ -214,6 +214,7 @@ bool read_arguments(CallValues *values, const char *roles, PyObject *const *argu
   const ArrayType *out_type = NULL;
   bool lacks_out = false;
   memset((char *)values + offsetof(CallValues, num_key_words), 0, sizeof *values - offsetof(CallValues, num_key_words));
+  values->asked = asked;
   values->is_grad_enabled = asked & ask_autograd ? -1 : 0;
   for (Py_ssize_t i = 0; roles[i]; ++i) {
     PyObject *argument = i < num_arguments ? arguments[i] : Py_None;
@@ -231,7 +232,7 @@ bool read_arguments(CallValues *values, const char *roles, PyObject *const *argu
       return false;
     }
   }
-  if (!values->first || (values->is_watched && torch_watches())) return false;
+  if (!values->first || (values->is_watched && asked & ask_watchers && torch_watches())) return false;
   // Numba's results are made in Python, and its memory is held until the work of another stream is done.
   if (values->first_type->access == by_numba_attributes && (lacks_out || values->has_stream)) return false;
   return choose_stream(values, out_type);

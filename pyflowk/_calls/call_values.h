@@ -39,6 +39,7 @@ typedef struct {
   int64_t stream_of_array;  // of DeviceArrays
   bool has_stream_of_array, has_stream;
   bool is_watched;
+  int asked;            // of torch
   bool is_mixed;        // an array is not torch's
   bool requires_grad;   // one of torch's tensors, while autograd is on
   int is_grad_enabled;  // -1: not asked
@@ -50,8 +51,9 @@ extern TorchGates torch_gates;
 // Adds a type whose objects never change, a dtype's for example; false if there is no room.
 bool register_constant_type(PyTypeObject *type);
 
-// The features of torch that a call asks for: a kernel does not ask for what the dispatcher has done before it.
-enum { ask_autograd = 1, ask_autocast = 2 };
+// What a call asks of torch: a kernel does not ask for what the dispatcher has done before it. ask_watchers also asks
+// whether tensors are lazily negated or conjugated.
+enum { ask_autograd = 1, ask_autocast = 2, ask_watchers = 4 };
 
 // Reads the arguments of a function that has these roles; those that are left out at the end are None. False if the
 // fast path does not take the call; no exception is set.

@@ -122,25 +122,35 @@ static bool is_call_of_operator(const CallValues *values) {
   return !values->is_mixed && !values->has_stream;
 }
 
-static bool is_under_autocast(const CallPath *path, const CallValues *values) {
-  return values->is_watched && path->asked & ask_autocast && is_autocast_enabled();
+static bool is_under_autocast(const CallValues *values) {
+  return values->is_watched && values->asked & ask_autocast && is_autocast_enabled();
 }
 
 // May autocast choose the types of the results, which are new arrays?
-static bool may_change_types(const CallPath *path, const CallValues *values, const Plan *plan) {
+static bool may_change_types(const CallValues *values, const Plan *plan) {
   if (!values->is_watched || values->outs[0]) return false;
   const bool has_rule =
       !plan || (plan->operator && PySet_Contains(torch_gates.autocast_operators, plan->operator) != 0);
-  return has_rule && is_under_autocast(path, values);
+  return has_rule && is_under_autocast(values);
+}
+
+// True on a thread that calls an operator's Function. The next call is its forward(), for which torch has been asked.
+static _Thread_local bool is_forward_next;
+
+static PyObject *call_function(PyObject *under_autograd, PyObject *const *arguments, Py_ssize_t num_arguments) {
+  is_forward_next = true;
+  PyObject *result = call_python(under_autograd, arguments, num_arguments);
+  is_forward_next = false;
+  return result;
 }
 
 static PyObject *call_operator(const CallPath *path, PyObject *const *arguments, Py_ssize_t num_arguments,
                                CallValues *values, uint64_t hash) {
   if (!is_call_of_operator(values)) return call_python(path->call, arguments, num_arguments);
-  if (path->under_autograd) return call_python(path->under_autograd, arguments, path->num_inputs);
+  if (path->under_autograd) return call_function(path->under_autograd, arguments, path->num_inputs);
   values->by_operator = true;
   Plan *plan = find_plan(path->owner, values, hash);
-  const bool is_under_rule = (!plan || plan->under_autocast) && is_under_autocast(path, values);
+  const bool is_under_rule = (!plan || plan->under_autocast) && is_under_autocast(values);
   if (!plan || !(values->requires_grad || is_under_rule))
     return call_and_add_plan(path, arguments, path->num_inputs, values, hash);
   if (!plan->is_cacheable) return call_python(path->call, arguments, path->num_inputs);
@@ -152,7 +162,8 @@ static PyObject *call_operator(const CallPath *path, PyObject *const *arguments,
     const long index = PyLong_AsLong(PyTuple_GetItem(argument, 0));
     filled[i] = index < 0 ? PyTuple_GetItem(argument, 1) : arguments[index];
   }
-  PyObject *result = call_python(is_under_rule ? plan->under_autocast : plan->under_autograd, filled, size);
+  PyObject *result = is_under_rule ? call_python(plan->under_autocast, filled, size)
+                                   : call_function(plan->under_autograd, filled, size);
   release_plan(plan);
   return result;
 }
@@ -160,15 +171,17 @@ static PyObject *call_operator(const CallPath *path, PyObject *const *arguments,
 PyObject *cached_call(PyObject *self, PyObject *const *arguments, Py_ssize_t num_arguments) {
   const CallPath *path = (CallPath *)self;
   CallValues values;
+  const int asked = is_forward_next ? 0 : path->asked;
+  is_forward_next = false;
   if (num_arguments < path->num_inputs || num_arguments > path->num_arguments ||
-      !read_arguments(&values, path->roles, arguments, num_arguments, path->asked))
+      !read_arguments(&values, path->roles, arguments, num_arguments, asked))
     return call_python(path->call, arguments, num_arguments);
-  if (path->under_autocast && is_call_of_operator(&values) && is_under_autocast(path, &values))
+  if (path->under_autocast && is_call_of_operator(&values) && is_under_autocast(&values))
     return call_python(path->under_autocast, arguments, path->num_inputs);
   const uint64_t hash = hash_of(path->owner, &values);
   if (values.requires_grad) return call_operator(path, arguments, num_arguments, &values, hash);
   Plan *plan = find_plan(path->owner, &values, hash);
-  const bool is_by_autocast = may_change_types(path, &values, plan);
+  const bool is_by_autocast = may_change_types(&values, plan);
   if (is_by_autocast && is_call_of_operator(&values))
     return call_operator(path, arguments, num_arguments, &values, hash);
   if (!plan) return call_and_add_plan(path, arguments, num_arguments, &values, hash);

@@ -17,7 +17,7 @@ typedef struct {
   PyObject *keep_alive;
   Py_ssize_t num_inputs, num_arguments;
   char roles[max_arguments + 1];
-  int asked;            // of torch's features
+  int asked;            // of torch
   const void *owner;    // of the plans: this object, or for a kernel the object of the public function
   PlannedCall planned;  // of a prepared call
 } CallPath;

@@ -77,7 +77,7 @@ static PyObject *add_path(PyObject *module, PyObject *arguments) {
   if (strlen(roles) > max_arguments) return PyErr_Format(PyExc_ValueError, "more than %d arguments", max_arguments);
   CallPath *path = new_path(call, miss, Py_None);
   if (!path) return NULL;
-  path->asked = ask_autograd | ask_autocast;
+  path->asked = ask_watchers | ask_autograd | ask_autocast;
   path->num_inputs = (Py_ssize_t)strcspn(roles, "ws");
   path->num_arguments = (Py_ssize_t)strlen(roles);
   memcpy(path->roles, roles, (size_t)path->num_arguments);

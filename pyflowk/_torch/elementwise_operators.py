@@ -167,7 +167,9 @@ class _Pointwise(Rules):
             ctx.result_dtype, ctx.result_shape, ctx.result_device = result.dtype, result.shape, result.device
         indices = self._indices_to_keep(ctx.needs_input_grad[:count], is_forward)
         kept = [result if index == count else arguments[index] for index in indices]
-        numbers = {index: one for index, one in zip(indices, kept) if not isinstance(one, Tensor)}
+        numbers = {}
+        if count > 1:  # at least one operand is a tensor
+            numbers = {index: one for index, one in zip(indices, kept) if not isinstance(one, Tensor)}
         ctx.call = indices, numbers, arguments[count:]
         keep(ctx, *[None if index in numbers else one for index, one in zip(indices, kept)] if numbers else kept)
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._calls.call_path import ASK_AUTOCAST, ASK_AUTOGRAD, CallPath, path_of
+from .._calls.call_path import ASK_AUTOCAST, ASK_AUTOGRAD, ASK_WATCHERS, CallPath, path_of
 from .._native.operator_table import OF_MEMORY, OPERATORS
 from .._pipeline import Request
 from . import autocast, gate
@@ -134,7 +134,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
         with below_autograd():
             return dispatched(*arguments)
 
-    forward = path.kernel(below, miss)
+    forward = path.kernel(below, miss, ASK_WATCHERS)
     methods: dict[str, Any] = {
         "forward": forward,
         "setup_context": rules.save,
@@ -161,18 +161,18 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
                     return by_function(*arguments)
         return forward(*arguments)
 
-    cached_under_autograd = path.kernel(under_autograd, miss, ASK_AUTOGRAD)
+    cached_under_autograd = path.kernel(under_autograd, miss, ASK_WATCHERS | ASK_AUTOGRAD)
     path.as_operator(cached_under_autograd, apply)
     under_autocast = None
     if name in autocast.OPERATORS:
         under_autocast = UNDER_AUTOCAST[name] = autocast.without_dispatcher(name, names, under_autograd, dispatched)
-    call = path.kernel(dispatched, path.miss, ASK_AUTOGRAD | ASK_AUTOCAST)
+    call = path.kernel(dispatched, path.miss, ASK_WATCHERS | ASK_AUTOGRAD | ASK_AUTOCAST)
     for one in (path.cached_call, call):
         path.as_operator(one, apply, under_autocast)
     FUNCTIONS[name], UNDER_AUTOGRAD[name] = by_function, apply
     setattr(CALLS, name, call)
 
-    on_memory = kernel(path.kernel(in_memory, miss))
+    on_memory = kernel(path.kernel(in_memory, miss, 0))
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, on_memory, key)
     torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
