@@ -76,7 +76,7 @@ TEST(the_types_that_an_operation_takes_are_named) {
   CHECK(text_of(unary, FLOWK_UNARY_ABS, FLOWK_BOOL) == "x_dtype = bool, must be an integer or a float for abs");
   CHECK(text_of(unary, FLOWK_UNARY_EXP, FLOWK_INT8) == "x_dtype = int8, must be a float for exp");
   CHECK(text_of(binary, FLOWK_BINARY_MINIMUM, FLOWK_COMPLEX64) ==
-        "x_dtype = complex64, must be bool, an integer or a float for min");
+        "x_dtype = complex64, must be bool, an integer or a float for minimum");
   CHECK(text_of(binary, FLOWK_BINARY_BITWISE_OR, FLOWK_FLOAT16) ==
         "x_dtype = float16, must be bool or an integer for bitwise_or");
 }

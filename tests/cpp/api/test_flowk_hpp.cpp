@@ -124,7 +124,7 @@ TEST(elementwise_broadcasts_and_takes_numbers) {
   CHECK(out[5] == 10);
   flowk::subtract(1.0, whole, result);
   CHECK(out[5] == -4);
-  flowk::clamp(whole, result, 1.0, 4.0);
+  flowk::clip(whole, result, 1.0, 4.0);
   CHECK(out[0] == 1 && out[5] == 4);
   flowk::leaky_relu(whole, result, 0.5);
   CHECK(out[5] == 5);
@@ -139,7 +139,7 @@ TEST(elementwise_broadcasts_and_takes_numbers) {
   CHECK(out[5] == 40);
   flowk::add_multiply(whole, whole, whole, result, 2.0);
   CHECK(out[5] == 55);
-  CHECK(flowk::min(std::nothrow, whole, 2, result));
+  CHECK(flowk::minimum(std::nothrow, whole, 2, result));
   CHECK(out[1] == 1 && out[5] == 2);
   flowk::unary(FLOWK_UNARY_SQUARE, whole, result);
   CHECK(out[5] == 25);

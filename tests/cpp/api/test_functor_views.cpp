@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "flowk/elementwise_views.cuh"
-#include "flowk/flowk.hpp"  // its flowk::min() and flowk::max() beside the kernels'
+#include "flowk/flowk.hpp"  // its functions beside the kernels'
 
 namespace {
 

@@ -130,7 +130,7 @@ COUNTS = {
     "permute": {"practice": 37, "ttc-f32": 57, "seeds": 16, "small": 14, "random:3:9:u8": 9, "convert": 30,
                 "views": 34},
     "elementwise": {"anchors": 12, "types": 45, "casts": 30, "misaligned": 26, "broadcast": 52, "transposed": 29,
-                    "small": 40, "jit": 18, "ternary": 20},
+                    "small": 40, "jit": 18, "ternary": 28},
     "prelu": {"nchw": 32, "nhwc:f64": 16, "odd": 48, "odd:3:5:f16": 10, "large": 8, "misaligned": 24},
     "softmax": {"plain": 34, "odd:bf16": 21, "tiny": 32, "dense": 20, "lengths:f32": 10, "small": 54,
                 "random:7:80": 80},
