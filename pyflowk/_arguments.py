@@ -29,7 +29,9 @@ def axis_of(axis: SupportsIndex, name: str, rank: int) -> int:
     """The dimension that the argument `name` names of x, counted from the first; ValueError if x has no such one."""
     found = integer(axis, name)
     if not -rank <= found < rank:
-        raise ValueError(f"{name} = {shown(found)}, x has {rank} dimensions: must be in {-rank} ... {rank - 1}")
+        raise ValueError(
+            f"{name} = {shown(found)}, x has {count_of(rank, 'dimension')}: must be in {-rank} ... {rank - 1}"
+        )
     return found % rank
 
 
@@ -53,6 +55,20 @@ def number(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         pass
     raise TypeError(f"{name} is {shown(value)}, must be a number")
+
+
+def kind_of(value: object) -> str:
+    """The type of an argument in an error: "a list", "an int"."""
+    return kind_named(type(value).__name__)
+
+
+def kind_named(name: str) -> str:
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """1 dimension, 2 dimensions."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def shown(value: object) -> str:

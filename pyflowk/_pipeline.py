@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ._arguments import kind_named, kind_of
 from ._arrays import frameworks
 from ._arrays.adapters.base import ANYWHERE, After, AnyAdapter, ArrayAdapter, Geometry, Interceptor, Signature
 from ._arrays.adapters.numbers import LIST
@@ -304,7 +305,7 @@ def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeErro
     """The exception for a number or None in parameter `name`."""
     if isinstance(signature, DType):
         return TypeError(f"{name} is a NumPy {dtype_name(signature)}, must be an {wanted}")
-    return TypeError(f"{name} is a {(signature or type(None)).__name__}, must be an {wanted}")
+    return TypeError(f"{name} is {kind_named((signature or type(None)).__name__)}, must be an {wanted}")
 
 
 def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
@@ -340,6 +341,6 @@ def _first_array(
     if operation.takes_scalars and any(isinstance(one, np.generic) for one in inputs):
         return None
     if len(names) == 1:
-        raise TypeError(f"{names[0]} is a {type(inputs[0]).__name__}, must be an array")
+        raise TypeError(f"{names[0]} is {kind_of(inputs[0])}, must be an array")
     what = "numbers or lists" if lists else "numbers"
     raise TypeError(f"{', '.join(names[:-1])} and {names[-1]} are {what}, one at least must be an array")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ctypes import addressof, c_double, c_int, c_int32
 from typing import Any, NamedTuple
 
-from ._arguments import integer_in
+from ._arguments import integer_in, kind_of
 from ._calls.call_path import bind_call
 from ._devices import is_available
 from ._explain import launching_function
@@ -152,7 +152,7 @@ def _encoded(path: Any) -> bytes:
     try:
         encoded = os.fsencode(path)
     except TypeError as error:
-        raise TypeError(f"path is a {type(path).__name__}, must be a path") from error
+        raise TypeError(f"path is {kind_of(path)}, must be a path") from error
     if b"\0" in encoded:
         raise ValueError("path has a NUL")
     return encoded

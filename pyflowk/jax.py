@@ -35,14 +35,18 @@ from __future__ import annotations
 from typing import Any
 
 from . import _ALIASES  # type: ignore[attr-defined]
-from ._jax import jax_functions, jax_with_parameters
+from ._jax import jax_functions as _functions
+from ._jax import jax_permute_axes as _permute_axes
+from ._jax import jax_with_parameters as _with_parameters
 from ._jax.handlers import HANDLERS, register
 from ._jax.jax_functions import *  # noqa: F403
+from ._jax.jax_permute_axes import *  # noqa: F403
 from ._jax.jax_with_parameters import *  # noqa: F403
 
 __all__ = ["CUSTOM_CALLS"]
-__all__ += jax_functions.__all__
-__all__ += jax_with_parameters.__all__
+__all__ += _functions.__all__
+__all__ += _permute_axes.__all__
+__all__ += _with_parameters.__all__
 
 CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
 """The names of flowk's custom calls in a compiled program, which jax.export asks for."""
@@ -56,3 +60,7 @@ def __getattr__(name: str) -> Any:
     if known not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals()[known]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(alias for alias, name in _ALIASES.items() if name in __all__)})

@@ -179,3 +179,7 @@ def copy_async(
         hold_until_done(handle, (array, host))
     if after is not None:
         after(handle)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

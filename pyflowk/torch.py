@@ -130,3 +130,7 @@ class MaskedSoftmax(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -216,11 +216,13 @@ def jax_functions(rows: list[Row]) -> str:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from jax import Array
 from jax.typing import ArrayLike
 
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
 from . import eager, {", ".join(modules)}
 from .jax_elementwise import apply
@@ -254,6 +256,12 @@ def jax_operator_text(name: str, operator: Any) -> str:
             parameters.append("*")
         parameters.append(f"{argument.arg}: {jax_type}" + ("" if default is None else f" = {ast.unparse(default)}"))
         (arrays if "ArrayLike" in jax_type else others).append(argument.arg)
+    refusal = ""
+    if function.args.kwarg is not None:
+        parameters.append(f"**{function.args.kwarg.arg}: Any")
+        refusal = (
+            f"    if {function.args.kwarg.arg}:\n        raise other_name(next(iter({function.args.kwarg.arg})))\n"
+        )
     result = re.sub("ArrayT|Any", lambda found: {"Any": "Array | None"}.get(found[0], "Array"), annotation(function))
     head = folded(f"def {name}(", parameters, f") -> {result}:").replace("'", '"')
     first_line = (ast.get_docstring(function) or "").split("\n")[0]
@@ -261,7 +269,7 @@ def jax_operator_text(name: str, operator: Any) -> str:
     doc += sections_of({}, JAX_EXAMPLES.get(name)) + '    """\n'
     values = [f"({', '.join(arrays)}{',' if len(arrays) == 1 else ''})", *(f"{each}={each}" for each in others)]
     call = folded("return eager.call(", [f"{_jax_module(operator)}.{name}", *values], ")")
-    return f"{head}\n{doc}{textwrap.indent(call, '    ')}\n"
+    return f"{head}\n{doc}{refusal}{textwrap.indent(call, '    ')}\n"
 
 
 def jax_function_text(row: Row) -> str:

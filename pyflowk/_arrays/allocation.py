@@ -15,6 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from .._arguments import kind_of
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
@@ -230,7 +231,7 @@ def source_named(allocator: Any) -> Source | None:
         return functools.partial(allocate_from_resource, allocator)
     if not callable(allocator):
         raise TypeError(
-            f"allocator is a {type(allocator).__name__}, must be None, 'torch', 'cupy', a MemoryResource or a function"
+            f"allocator is {kind_of(allocator)}, must be None, 'torch', 'cupy', a MemoryResource or a function"
         )
     source: Source = allocator
     return source

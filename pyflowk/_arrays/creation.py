@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._arguments import kind_of
 from .._native import driver
 from .adapters.protocol import strided_memory_view
 from .device_array import DeviceArray, empty
@@ -93,7 +94,7 @@ def empty_like(
     given: Any = x
     for attribute in ("shape", "dtype"):
         if not hasattr(given, attribute) and not (attribute == "dtype" and dtype is not None):
-            raise TypeError(f"x is a {type(x).__name__}, must be an array with a {attribute}")
+            raise TypeError(f"x is {kind_of(x)}, must be an array with a {attribute}")
     if isinstance(given, DeviceArray):
         device = given.device if device is None else device
         stream = given.stream if stream is None and device == given.device else stream
@@ -139,7 +140,7 @@ def from_dlpack(x: Array, *, stream: Stream | None = None) -> DeviceArray:
         hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == _CUDA
     )
     if not is_on_gpu:
-        raise TypeError(f"x is a {type(x).__name__}, must be an array on a GPU: asarray() copies one from the host")
+        raise TypeError(f"x is {kind_of(x)}, must be an array on a GPU: asarray() copies one from the host")
     view = strided_memory_view(x, "x", handle)
     shape, itemsize = tuple(view.shape), view.dtype.itemsize
     strides = view.strides

@@ -403,7 +403,7 @@ def choose_device(device: int | None) -> int:
     ordinal = (driver.current_device() or 0) if device is None else integer(device, "device")
     count = driver.device_count()
     if count == 0:
-        raise FlowkError(Status.NO_DEVICE, "a DeviceArray needs a GPU: no CUDA driver, or no GPU, is found")
+        raise FlowkError(Status.NO_DEVICE, "this needs a GPU: no CUDA driver, or no GPU, is found")
     if not 0 <= ordinal < count:
         raise FlowkError(Status.NO_DEVICE, f"device = {shown(ordinal)}, must be in 0 ... {count - 1}")
     return ordinal

@@ -74,14 +74,14 @@ def dtype_named(name: str) -> DType | None:
 
 
 @functools.lru_cache(maxsize=256)
-def number_type(dtype: ElementDType, name: str) -> DType:
+def number_type(dtype: ElementDType, name: str, allowed: str = "bool, integers or floats") -> DType:
     """flowk's type for the numbers of `dtype`, which is NumPy's or torch's.
 
-    TypeError, which names the parameter `name`, if flowk does not compute with that type.
+    TypeError, which names the parameter `name` and what is `allowed`, if flowk does not compute with that type.
     """
     code = type_of_elements(dtype)
     if code is None or code >= DType.COMPLEX64:
-        raise wrong_dtype(name, dtype, "bool, an integer, or a float of flowk.h in this machine's byte order")
+        raise wrong_dtype(name, dtype, f"{allowed} of at most 64 bits" if "float" in str(dtype) else allowed)
     return code
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import kind_of
 from .._native.abi import DType
 from .adapters.base import Adapter, AnyAdapter, Interceptor
 from .adapters.device import DEVICE_ARRAY
@@ -63,7 +64,7 @@ def _find_adapter(x: object, name: str) -> AnyAdapter:
             return adapter
     if hasattr(x, "__cuda_array_interface__") or (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return PROTOCOL
-    text = f"{name} is a {type(x).__name__}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"
+    text = f"{name} is {kind_of(x)}, must be a NumPy array or have __dlpack__ or __cuda_array_interface__"
     if isinstance(x, (memoryview, bytearray, list, tuple)):
         text += f": pass np.asarray({name})"
     raise TypeError(text)

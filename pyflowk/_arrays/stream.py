@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._arguments import integer_in
+from .._arguments import integer_in, kind_of
 from .._native import driver
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def stream_handle(stream: Stream) -> int:
         handle = getattr(stream, attribute, None)
         if handle is not None:
             return int(getattr(handle, "value", handle) or 0)
-    raise TypeError(
-        f"stream is a {type(stream).__name__}, must be an int or have __cuda_stream__, cuda_stream, ptr or handle"
-    )
+    raise TypeError(f"stream is {kind_of(stream)}, must be an int or have __cuda_stream__, cuda_stream, ptr or handle")
 
 
 def is_same_stream(first: int, second: int) -> bool:

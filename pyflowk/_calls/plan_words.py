@@ -148,6 +148,9 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     operation, program = bound.request.operation, bound.program
     if not program.steps or bound.unwraps:
         return None
+    given = dict(zip(names, arguments))
+    if any(given.get(name, one) is not one for name, one in zip(operation.names, bound.request.inputs)):
+        return None  # an array that was made of an argument, such as lengths of a list
     outs = operation.out_names
     positions: dict[str, int] = {}
     numbers: dict[str, int] = {}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import kind_of
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, type_of_elements
 from .._calls.call_path import CallPath
@@ -26,7 +27,7 @@ from .._program import NUMBER as NUMBER_ARG
 from .layout import Placement, memory_order, place_operands, strides_in_order
 from .promotion import INTEGERS, number_as
 from .promotion import LARGEST_PARAMETER as LARGEST_PARAMETER
-from .resolution import COMPARISONS, PROMOTIONS, TO_BOOL, Op, resolve, takes_out
+from .resolution import COMPARISONS, PROMOTIONS, TO_BOOL, Op, resolve, takes_out, types_in_words
 
 _ZERO = c_double(0)  # for a parameter that the operation does not have
 
@@ -73,8 +74,9 @@ class Elementwise(Operation):
         for operand, name in zip(operands, names):
             if operand is None:
                 raise no_array(name, operand, "array or a number")
+        allowed = types_in_words(OPERATIONS[self.op].takes)
         types = tuple(
-            number_type(operand[2], name) if isinstance(operand, tuple) else operand
+            number_type(operand[2], name, allowed) if isinstance(operand, tuple) else operand
             for operand, name in zip(operands, names, strict=True)
         )
         first = operands[arrays[0]]
@@ -196,5 +198,5 @@ def _type_of(parameter: Any, name: str) -> DType | type:
     if isinstance(parameter, np.generic):
         return number_type(parameter.dtype, name)
     if not isinstance(parameter, (int, float)):
-        raise TypeError(f"{name} is a {type(parameter).__name__}, must be a number")
+        raise TypeError(f"{name} is {kind_of(parameter)}, must be a number")
     return float if isinstance(parameter, float) else int

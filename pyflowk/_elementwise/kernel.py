@@ -82,7 +82,10 @@ class FormulaKernels:
         device = device_of(library)
         if device is None:
             name = next(each.name for each in self._formula.inputs if not each.is_number)
-            raise TypeError(f"{self._formula.name} runs on a GPU only, but {name} is a host array")
+            raise TypeError(
+                f"{self._formula.name} runs on a GPU only, but {name} is a host array: "
+                f"pyflowk.asarray({name}) copies it there; pyflowk's own functions take host arrays"
+            )
         addresses = (ctypes.c_void_p * num_arrays)(*others[:num_arrays])
         members = b"".join(number.ljust(_MEMBER_BYTES, b"\0") for number in others[num_arrays:])
         launch = FunctorLaunch(_LAUNCH_BYTES, FUNCTOR_PARAMS_VERSION, 1)

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .._arguments import kind_named
 from .._arrays.dtypes import dtype_name
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
@@ -112,13 +113,18 @@ def computed_as(op: Op, common: DType, default: DType | None) -> tuple[Op, DType
     return op, of_numpy if default is None else default
 
 
+def types_in_words(takes: str) -> str:
+    """The types that an operation takes."""
+    return " or ".join({"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in takes)
+
+
 def _wrong_types(takes: str, operands: tuple[DType | type, ...], names: tuple[str, ...], common: DType) -> TypeError:
     """The exception. It names the first operand whose type op does not take; all operands, if op takes each type but
     not their common type."""
-    wanted = " or ".join({"B": "bool", "I": "integers", "F": "floats"}[letter] for letter in takes)
+    wanted = types_in_words(takes)
     codes = [kind if isinstance(kind, DType) else _type_of_number(kind) for kind in operands]
     texts = [
-        f"{name} {'has dtype ' + dtype_name(kind) if isinstance(kind, DType) else 'is a ' + kind.__name__}"
+        f"{name} {'has dtype ' + dtype_name(kind) if isinstance(kind, DType) else 'is ' + kind_named(kind.__name__)}"
         for kind, name in zip(operands, names)
     ]
     for code, text in zip(codes, texts):

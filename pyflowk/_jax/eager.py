@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from .jax_types import require_static
 from .primitives import is_traced
 
 Result = TypeVar("Result")
@@ -30,12 +31,12 @@ def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) 
     for x in arrays:
         if type(x) not in _CONCRETE:
             if not isinstance(x, jax.Array) or is_traced(x):
-                return function(arrays, **static)
+                return _call_itself(function, arrays, static)
             _CONCRETE.add(type(x))
     try:
         key = (function, *map(_key, static.values()))
     except TypeError:
-        return function(arrays, **static)
+        return _call_itself(function, arrays, static)
     config: Any = jax.config
     if config.jax_disable_jit:
         return function(arrays, **static)
@@ -46,6 +47,12 @@ def call(function: Callable[..., Result], arrays: Sequence[Any], **static: Any) 
         program = _programs[key] = _compiled(function, static)
     result: Result = program(*arrays)
     return result
+
+
+def _call_itself(function: Callable[..., Result], arrays: Sequence[Any], static: dict[str, Any]) -> Result:
+    for name, value in static.items():
+        require_static(value, name)
+    return function(arrays, **static)
 
 
 def _compiled(function: Callable[..., Any], static: dict[str, Any]) -> Callable[..., Any]:

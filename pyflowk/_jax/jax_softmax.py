@@ -21,7 +21,7 @@ import numpy as np
 from .._arguments import shown
 from .._arrays.dtypes import FLOAT_TYPES, float_type
 from .._native.abi import DType
-from .._operators.softmax_arguments import OF_MASK, Options, check_arrays, check_result, checked_options
+from .._operators.softmax_arguments import OF_MASK, Options, check_arrays, check_result, checked_options, host_lengths
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, requested_type, static_number
@@ -55,7 +55,10 @@ def _bound(
 ) -> jax.Array:
     """The result of the primitive for arrays called `names`: those of the mask may be None."""
     checked = checked_options(**options)
-    operands = {name: array(x, name) for name, x in zip(names, arrays) if x is not None or name not in OF_MASK}
+    given = {name: x for name, x in zip(names, arrays) if x is not None or name not in OF_MASK}
+    if isinstance(given.get("lengths"), (int, list, tuple)):
+        given["lengths"] = host_lengths(given["lengths"]).astype(np.int32)
+    operands = {name: array(x, name) for name, x in given.items()}
     code = check_arrays({name: (x.shape, x.dtype) for name, x in operands.items()})
     x = operands[names[0]]
     factor = _checked_scale(scale, code)

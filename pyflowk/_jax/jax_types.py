@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +21,7 @@ from .._native.abi import MAX_RANK, DType
 from . import jax_names as names
 
 _FLOAT32 = np.dtype(np.float32)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 NUMBERS = (bool, int, float)  # of Python; operand() leaves no other instance
 
 
@@ -41,10 +45,19 @@ def operand(x: Any, name: str) -> Array | bool | int | float:
     raise TypeError(f"{name} is {shown(x)}, must be an array of JAX or NumPy, or a number")
 
 
+def require_static(value: Any, name: str) -> None:
+    """TypeError if jax.jit traces the value, or a part of it."""
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    if names.Tracer is not None and any(isinstance(part, names.Tracer) for part in parts):
+        raise TypeError(
+            f"{name} is traced, must be known when the function is compiled: name its argument in static_argnames of "
+            "jax.jit"
+        )
+
+
 def static_number(value: Any, name: str) -> float:
     """A number that is part of the compiled program."""
-    if names.Tracer is not None and isinstance(value, names.Tracer):
-        raise TypeError(f"{name} is traced, must be a number that is known when the function is compiled")
+    require_static(value, name)
     if isinstance(value, (Array, np.ndarray, np.generic)) and np.ndim(value) == 0:
         value = value.item()
     if not isinstance(value, NUMBERS):
@@ -61,7 +74,22 @@ def numpy_type(code: DType) -> np.dtype[Any]:
 def requested_type(dtype: Any, allowed: Iterable[DType] = NUMBER_TYPES) -> np.dtype[Any]:
     """The dtype that a caller asks for. As everywhere in JAX, 64 bits are 32 without jax_enable_x64, with a warning."""
     requested = numpy_type(named_type(dtype, tuple(allowed)))
-    return requested if requested.itemsize < 8 else jnp.zeros((), requested).dtype
+    if requested.itemsize < 8:
+        return requested
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found: np.dtype[Any] = jnp.zeros((), requested).dtype
+    for warning in caught:
+        warnings.warn(warning.message, warning.category, stacklevel=_frames_to_caller())
+    return found
+
+
+def _frames_to_caller() -> int:
+    """The stacklevel, for the calling function, of the first frame outside of pyflowk and JAX."""
+    inside, frame, level = (_PACKAGE, os.path.dirname(jax.__file__)), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._typing import DTypeLike
 from . import eager
 from .jax_elementwise import apply, elementwise
-from .jax_types import NUMBERS, array, requested_type, static_number
+from .jax_types import NUMBERS, array, requested_type, require_static, static_number
 
 __all__ = [
     "add_multiply",
@@ -77,6 +77,7 @@ def gelu_backward(dy: ArrayLike, x: ArrayLike, approximate: str = "none") -> jax
 
 
 def _approximated(operations: dict[str, Any], approximate: str) -> Any:
+    require_static(approximate, "approximate")
     if not isinstance(approximate, str) or approximate not in operations:
         raise ValueError(f"approximate = {shown(approximate)}, must be 'none' or 'tanh'")
     return operations[approximate]

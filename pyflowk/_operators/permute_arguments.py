@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arguments import number, shown
+from .._arguments import axis_of, count_of, number, shown
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     ALL_TYPES,
@@ -121,7 +121,10 @@ def _converted_type(dtype: Any, wanted: DType | None) -> DType:
 
 def _checked_axes(axes: tuple[int, ...], rank: int, name: str = "x") -> list[int]:
     if len(axes) != rank:
-        raise FlowkValueError(Status.INVALID_ARGUMENT, f"axes has {len(axes)} entries, {name} has {rank} dimensions")
+        raise FlowkValueError(
+            Status.INVALID_ARGUMENT,
+            f"axes has {count_of(len(axes), 'entry', 'entries')}, {name} has {count_of(rank, 'dimension')}",
+        )
     order: list[int] = []
     for position, axis in enumerate(axes):
         if not -rank <= axis < rank:
@@ -138,7 +141,7 @@ def _checked_axes(axes: tuple[int, ...], rank: int, name: str = "x") -> list[int
 
 def _last_two_swapped(rank: int) -> list[int]:
     if rank < 2:
-        raise FlowkValueError(Status.INVALID_ARGUMENT, f"x has {rank} dimensions, must have >= 2")
+        raise FlowkValueError(Status.INVALID_ARGUMENT, f"x has {count_of(rank, 'dimension')}, must have >= 2")
     return [*range(rank - 2), rank - 1, rank - 2]
 
 
@@ -149,3 +152,33 @@ def _check_out(shape: tuple[int, ...], dtype: Any, code: DType, out: Geometry) -
     same = dtype == out_dtype if type(dtype) is type(out_dtype) else element_type(out_dtype, "out")[0] == code
     if not same:
         raise TypeError(f"out has dtype {out_dtype}, must be {dtype}")
+
+
+def swapped_axes(rank: int, axis1: Any, axis2: Any) -> tuple[int, ...]:
+    """The axes of swapaxes() of an array of `rank` dimensions."""
+    order = list(range(rank))
+    first, second = axis_of(axis1, "axis1", rank), axis_of(axis2, "axis2", rank)
+    order[first], order[second] = second, first
+    return tuple(order)
+
+
+def moved_axes(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
+    """The axes of moveaxis() of an array of `rank` dimensions."""
+    sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
+    if len(sources) != len(places):
+        raise ValueError(f"source has {len(sources)} entries and destination has {len(places)}, must be as many")
+    order = [axis for axis in range(rank) if axis not in sources]
+    for place, axis in sorted(zip(places, sources)):
+        order.insert(place, axis)
+    return tuple(order)
+
+
+def _axes_of(axes: Any, name: str, rank: int) -> list[int]:
+    try:
+        given = list(axes)
+    except TypeError:
+        given = [axes]
+    found = [axis_of(axis, name, rank) for axis in given]
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name} = {shown(axes)}, but it must name each dimension once")
+    return found

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import axis_of, shown
+from .._arguments import kind_of
 from .._arrays.registry import array_adapter
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._pipeline import Request
 from .permute import _permute
-from .permute_arguments import permute_request
+from .permute_arguments import moved_axes, permute_request, swapped_axes
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, DTypeLike, Stream
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def transpose(
     x: ArrayT,
     axes: Iterable[int] | None = None,
-    *,
+    *more: int,
     dtype: DTypeLike | None = None,
     scale: float = 1.0,
     out: Array | None = None,
@@ -37,6 +37,8 @@ def transpose(
         As in `permute`.
     axes : iterable of int, optional
         Every dimension of x once; by default the last one first.
+    *more : int
+        Refused: axes are a tuple, and PyTorch's transpose(x, dim0, dim1) is `swapaxes`.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
 
@@ -52,6 +54,10 @@ def transpose(
     >>> pyflowk.transpose(np.zeros((2, 3, 4)), (0, 2, 1)).shape
     (2, 4, 3)
     """
+    if more:
+        raise TypeError(
+            "transpose takes the axes in a tuple, as np.transpose; PyTorch's transpose(x, dim0, dim1) is swapaxes"
+        )
     return (_TRANSPOSE.call if call_path.is_compiling() else _TRANSPOSE.cached_call)(x, axes, dtype, scale, out, stream)
 
 
@@ -134,42 +140,20 @@ def _transpose(x: Any, axes: Any, dtype: Any, scale: Any) -> Request:
 
 
 def _swapaxes(x: Any, axis1: Any, axis2: Any, dtype: Any, scale: Any) -> Request:
-    rank = _rank(x)
-    order = list(range(rank))
-    first, second = axis_of(axis1, "axis1", rank), axis_of(axis2, "axis2", rank)
-    order[first], order[second] = second, first
-    return permute_request(x, tuple(order), dtype, scale)
+    return permute_request(x, swapped_axes(_rank(x), axis1, axis2), dtype, scale)
 
 
 def _moveaxis(x: Any, source: Any, destination: Any, dtype: Any, scale: Any) -> Request:
-    rank = _rank(x)
-    sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
-    if len(sources) != len(places):
-        raise ValueError(f"source has {len(sources)} entries and destination has {len(places)}, must be as many")
-    order = [axis for axis in range(rank) if axis not in sources]
-    for place, axis in sorted(zip(places, sources)):
-        order.insert(place, axis)
-    return permute_request(x, tuple(order), dtype, scale)
+    return permute_request(x, moved_axes(_rank(x), source, destination), dtype, scale)
 
 
-_TRANSPOSE = CallPath(parameters_of(transpose), _transpose)
+_TRANSPOSE = CallPath("x axes= dtype= scale=", _transpose)
 _SWAPAXES = CallPath(parameters_of(swapaxes), _swapaxes)
 _MOVEAXIS = CallPath(parameters_of(moveaxis), _moveaxis)
-
-
-def _axes_of(axes: Any, name: str, rank: int) -> list[int]:
-    try:
-        given = list(axes)
-    except TypeError:
-        given = [axes]
-    found = [axis_of(axis, name, rank) for axis in given]
-    if len(set(found)) != len(found):
-        raise ValueError(f"{name} = {shown(axes)}, but it must name each dimension once")
-    return found
 
 
 def _rank(x: Any) -> int:
     array_adapter(x, "x")
     if not hasattr(x, "shape"):
-        raise TypeError(f"x is a {type(x).__name__} without a shape: pass its axes to permute")
+        raise TypeError(f"x is {kind_of(x)} without a shape: pass its axes to permute")
     return len(x.shape)

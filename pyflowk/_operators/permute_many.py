@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._arguments import kind_of
 from .._arrays import frameworks
 from .._arrays.registry import interceptor_of
 from .._calls import call_path
@@ -118,5 +119,5 @@ def _interceptor_of(arrays: list[Any], outs: list[Any] | None) -> Interceptor | 
 
 def _listed(arrays: Any, name: str) -> list[Any]:
     if not isinstance(arrays, (list, tuple)):
-        raise TypeError(f"{name} is a {type(arrays).__name__}, must be a list or tuple of arrays")
+        raise TypeError(f"{name} is {kind_of(arrays)}, must be a list or tuple of arrays")
     return list(arrays)

@@ -9,6 +9,7 @@ from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, integer, number
+from .._arrays.registry import array_adapter
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import on_copies
@@ -22,6 +23,7 @@ from .softmax_arguments import (
     checked_options,
     copied_inputs,
     has_contiguous_rows,
+    host_lengths,
     other_name,
 )
 
@@ -60,7 +62,7 @@ def masked_softmax(
     mask : array, optional
         bool or uint8; nonzero (True) means *masked out*, as in torch's masked_fill. It broadcasts to x's shape as in
         NumPy, for example (b, 1, 1, k), (q, k) or (b, 1, q, 1).
-    lengths : array, optional
+    lengths : array, list of int or int, optional
         int32 or int64: the number of unmasked columns per row, counted from the left. Its dimensions are x's
         *first* ones, each of x's extent or 1: (b,), (b, h), (b, 1, 1), (b, 1, q). Values below 0 count as 0, above k as
         k.
@@ -285,6 +287,9 @@ class _Masked:
     def __init__(self, function: Callable[..., Any], num_first: int, c_function: str, operator: str) -> None:
         def request(*arguments: Any) -> Request:
             arrays, options, scale = arguments[:num_arrays], checked_options(*arguments[num_arrays:-1]), arguments[-1]
+            if isinstance(arrays[lengths], (int, list, tuple)):
+                copied = array_adapter(arrays[0], names[0]).copy_of(arrays[0], host_lengths(arrays[lengths]))
+                arrays = (*arrays[:lengths], copied, *arrays[lengths + 1 :])
             factor = scale if type(scale) is float else number(scale, "scale")
             if all([one is None for one in arrays[num_first:]]):
                 return Request(self.plain, arrays[:num_first], options, (factor,))
@@ -294,6 +299,7 @@ class _Masked:
         self.path = CallPath(parameters_of(function, "scale"), request)
         num_arrays = len(self.path.arrays)
         names = self.path.names[:num_arrays]
+        lengths = names.index("lengths")
         self.plan = functools.partial(_plan, c_function, names)
         self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
         self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)

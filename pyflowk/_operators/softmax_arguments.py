@@ -7,7 +7,9 @@ import functools
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
-from .._arguments import boolean, integer_in
+import numpy as np
+
+from .._arguments import boolean, integer_in, shown
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
@@ -52,6 +54,17 @@ def other_name(name: str) -> TypeError:
     return TypeError(
         f"masked_softmax has no parameter {name}: {_OTHER_NAMES.get(name, 'help(pyflowk.masked_softmax) lists them')}"
     )
+
+
+def host_lengths(lengths: Any) -> np.ndarray[Any, Any]:
+    """Lengths that are given as an int, or as lists of them."""
+    try:
+        values = np.asarray(lengths)
+    except (TypeError, ValueError) as error:  # lists of several lengths
+        raise TypeError(f"lengths is {shown(lengths)}, must be an array, integers in a list, or an integer") from error
+    if values.dtype.kind not in "iu" and values.size:
+        raise TypeError(f"lengths is {shown(lengths)}, must be an array, integers in a list, or an integer")
+    return values.astype(np.int64)
 
 
 class Options(NamedTuple):
@@ -174,7 +187,7 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
             _check_type(other_dtype, other, _INTEGERS)
             if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
                 raise ValueError(
-                    f"lengths has shape {extents}, must have the first dimensions of {shape[:-1]}, or 1 in place of any"
+                    f"lengths has shape {extents}, must be the first of {shape[:-1]}, or 1 in place of any"
                 )
         elif other != name:
             if other == "mask":

@@ -59,6 +59,9 @@ class TorchAdapter(ArrayAdapter[Tensor]):
                 array = x.new_empty(shape, dtype=dtype)
         return array, array.data_ptr()
 
+    def copy_of(self, x: Tensor, values: Any) -> Tensor:
+        return torch.tensor(values.tolist(), dtype=torch.int64, device=x.device)
+
     def transposed(self, array: Tensor, axes: Extents) -> Tensor:
         return array.permute(axes).data  # without `data` autograd would take the result for a view of another tensor
 

@@ -121,3 +121,7 @@ def transpose_pencil(x: torch.Tensor, group: dist.ProcessGroup | None = None, **
     """(i, j / ranks, k) -> (i, k / ranks, j): between two 1-D parts of a 3-D FFT on pencils, in one row of the grid of
     ranks; `i` is split over the other rows."""
     return redistribute(x, (0, 2, 1), 1, 1, group, **options)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -46,7 +46,7 @@ class Arrays:
 
 
 F = pyflowk
-NUMBERS = "must be bool, an integer, or a float of flowk.h"
+NUMBERS = "must be (bool(,| or) )?integers or floats"
 FLOATS = "must be float16, bfloat16, float32 or float64"
 INDEX = "must be an integer"
 HUGE = 2**20000  # past what str() takes
@@ -55,7 +55,7 @@ READ_ONLY = np.broadcast_to(np.float32(1), (3, 4))
 # In the order of README: permute, elementwise, prelu, softmax, memory, explain.
 PERMUTES = {
     "axes of none": Bad(TypeError, "axes is None, must be integers", lambda a: F.permute(a.x, None)),
-    "axes of a number": Bad(ValueError, "axes has 1 entries, x has 2 dimensions", lambda a: F.permute(a.x, 3)),
+    "axes of a number": Bad(ValueError, "axes has 1 entry, x has 2 dimensions", lambda a: F.permute(a.x, 3)),
     "axes of a string": Bad(ValueError, "axes = '10', must be integers or a pattern", lambda a: F.permute(a.x, "10")),
     "axes of floats": Bad(TypeError, r"axes is \(1.0, 0\), must be integers", lambda a: F.permute(a.x, (1.0, 0))),
     "axes of two dimensions": Bad(
@@ -74,7 +74,7 @@ PERMUTES = {
         TypeError, r"x is a memoryview, must be .* pass np.asarray\(x\)", lambda a: F.permute(memoryview(b"ab"), (0,))
     ),
     "x of a number": Bad(TypeError, "x is a float, must be an array", lambda a: F.permute(1.0, ())),
-    "x of one dimension": Bad(ValueError, "x has 1 dimensions, must have >= 2", lambda a: F.batch_transpose(a.alpha)),
+    "x of one dimension": Bad(ValueError, "x has 1 dimension, must have >= 2", lambda a: F.batch_transpose(a.alpha)),
     "dtype unknown": Bad(
         TypeError,
         "dtype = 'foo', must name one of bool, int8, .*complex128$",
@@ -193,7 +193,7 @@ ELEMENTWISE = {
     ),
     "out of another type": Bad(TypeError, "out has dtype int32, must be", lambda a: F.add(a.x, a.y, out=a.of("i4"))),
     "out that is read-only": Bad(ValueError, "out is read-only", lambda a: F.add(a.x, a.y, out=READ_ONLY)),
-    "out of a number": Bad(TypeError, "out is a int, must be a NumPy array", lambda a: F.relu(a.x, out=3)),
+    "out of a number": Bad(TypeError, "out is an int, must be a NumPy array", lambda a: F.relu(a.x, out=3)),
     "bits of floats": Bad(
         TypeError, "x has dtype float32, must be bool or integers$", lambda a: F.bitwise_and(a.x, a.y)
     ),
@@ -295,7 +295,7 @@ PRELUS = {
         lambda a: F.prelu_backward(a.y, a.x, a.alpha, dx_out=a.out, dalpha_out=READ_ONLY[0]),
     ),
     "dalpha_out of a number": Bad(
-        TypeError, "dalpha_out is a int, must be", lambda a: F.prelu_backward(a.y, a.x, a.alpha, dalpha_out=3)
+        TypeError, "dalpha_out is an int, must be", lambda a: F.prelu_backward(a.y, a.x, a.alpha, dalpha_out=3)
     ),
     "dalpha_out of another type": Bad(
         TypeError,
@@ -343,7 +343,7 @@ SOFTMAXES = {
     ),
     "mask of a list": Bad(TypeError, "mask is a list, must be", lambda a: F.masked_softmax(a.x, [True])),
     "mask of floats": Bad(TypeError, "mask has dtype float32, must be bool", lambda a: F.masked_softmax(a.x, a.y)),
-    "lengths of a number": Bad(TypeError, "lengths is a int, must be", lambda a: F.masked_softmax(a.x, lengths=3)),
+    "lengths of a float": Bad(TypeError, "lengths is a float, must be", lambda a: F.masked_softmax(a.x, lengths=3.0)),
     "lengths of another byte order": Bad(
         TypeError,
         r"lengths has dtype >i4, .*lengths.astype\('int32'\)",
@@ -389,7 +389,7 @@ OTHERS = {
     "dtype unknown": Bad(TypeError, "dtype = 'foo', must be a type of NumPy or", lambda a: F.empty(3, "foo")),
     "dtype of objects": Bad(TypeError, "the array has dtype object", lambda a: F.empty(3, object)),
     "device of a string": Bad(TypeError, f"device is '0', {INDEX}", lambda a: F.empty(3, "f4", device="0")),
-    "stream of an object": Bad(TypeError, "stream is a object, must", lambda a: F.empty(3, "f4", stream=object())),
+    "stream of an object": Bad(TypeError, "stream is an object, must", lambda a: F.empty(3, "f4", stream=object())),
     "in_params of none": Bad(
         TypeError, "in_params is None, must be a string", lambda a: F.ElementwiseKernel(None, "T y", "")
     ),

@@ -168,7 +168,7 @@ def test_threads_lose_no_byte(heap: Heap) -> None:
 def test_allocators_are_none_names_resources_or_functions() -> None:
     for bad, error, text in (
         ("rmm", ValueError, "allocator = 'rmm', must be one of 'cupy', 'torch'"),
-        (3, TypeError, "allocator is a int, must be None, 'torch', 'cupy', a MemoryResource or a function"),
+        (3, TypeError, "allocator is an int, must be None, 'torch', 'cupy', a MemoryResource or a function"),
     ):
         with pytest.raises(error, match=text):
             memory.set_allocator(bad)

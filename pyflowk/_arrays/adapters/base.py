@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..dlpack import exchange_api
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..._native.abi import DType
     from ..._pipeline import Bound, Request
     from ..._typing import Stream
@@ -91,6 +93,15 @@ class ArrayAdapter(Adapter[T]):
         """(A new C-contiguous array of x's framework, its pointer). Its memory is allocated on `stream`, and freed in
         the order of that stream."""
         raise NotImplementedError
+
+    def copy_of(self, x: T, values: np.ndarray) -> object:
+        """An array with these values where x is."""
+        device = self.read(x, "x", self.stream_of(x))[4]
+        if device is None:
+            return values
+        from ..device_array import asarray
+
+        return asarray(values, device=device)
 
     def transposed(self, array: T, axes: Extents) -> T:
         """A view of an array that empty() made, with its dimensions in the order `axes`."""

@@ -29,7 +29,7 @@ for _ in range(3):
     try:
         pyflowk.relu(object())
     except TypeError as error:
-        assert "x is a object, must be a NumPy array" in str(error)
+        assert "x is an object, must be a NumPy array" in str(error)
     else:
         raise AssertionError("no error")
 """

@@ -24,9 +24,9 @@ X = jnp.ones((2, 3))
 # Each is called as it is and under jit: error, text, call of x.
 BAD: dict[str, tuple[type[Exception], str, Callable[[Any], Any]]] = {
     "axes twice": (ValueError, r"axes\[1\] = 0", lambda x: flowk_jax.permute(x, (0, 0))),
-    "axes too few": (ValueError, "axes has 1 entries, x has 2 dimensions", lambda x: flowk_jax.permute(x, (0,))),
+    "axes too few": (ValueError, "axes has 1 entry, x has 2 dimensions", lambda x: flowk_jax.permute(x, (0,))),
     "axes of floats": (TypeError, "axes is .*, must be integers", lambda x: flowk_jax.permute(x, (0.0, 1.0))),
-    "transposed row": (ValueError, "x has 1 dimensions, must have >= 2", lambda x: flowk_jax.batch_transpose(x[0])),
+    "transposed row": (ValueError, "x has 1 dimension, must have >= 2", lambda x: flowk_jax.batch_transpose(x[0])),
     "no array": (TypeError, "x is 'text', must be an array", lambda x: flowk_jax.permute("text", ())),
     "a list": (TypeError, r"y is \[1\], must be an array of JAX or NumPy, or", lambda x: flowk_jax.add(x, [1])),
     "scale of nan": (ValueError, "scale = nan, must be finite", lambda x: flowk_jax.permute(x, (0, 1), scale=np.nan)),
@@ -139,7 +139,7 @@ def test_a_nan_or_an_infinity_is_found_where_it_is_made(name: str) -> None:
 
 def test_numbers_that_are_part_of_the_program_are_not_traced() -> None:
     for call in (flowk_jax.leaky_relu, flowk_jax.elu, lambda x, a: flowk_jax.add_multiply(x, x, x, a)):
-        with pytest.raises(TypeError, match="is traced, must be a number that is known"):
+        with pytest.raises(TypeError, match="is traced, must be known when the function is compiled"):
             jax.jit(call)(X, 0.5)
     assert_close(jax.jit(flowk_jax.scale)(X, 2.0, 3.0), np.full((2, 3), 5, np.float32))
     assert_close(jax.jit(flowk_jax.clamp)(X, 2.0, 3.0), np.full((2, 3), 2, np.float32))

@@ -15,38 +15,97 @@ from jax_references import ELEMENTWISE, calls
 import pyflowk
 
 CALLS = calls()
-# Those of memory and devices, and other names of what is there.
+# The public functions that pyflowk.jax lacks.
 NOT_FOR_JAX = {
-    *("prelu_backward_workspace_bytes", "asarray", "empty", "explain", "prepare", "get_include", "get_library"),
-    *("zeros", "ones", "full", "empty_like", "from_dlpack", "device_count", "is_available", "synchronize"),
-    *("tune", "save_plans", "load_plans"),
-    *("transpose", "swapaxes", "moveaxis"),
-    "positive",  # a copy, and JAX's arrays never change
-    "permute_many",  # XLA joins the launches of a jitted function itself
+    **dict.fromkeys(("asarray", "empty", "zeros", "ones", "full", "empty_like", "from_dlpack"), "make DeviceArrays"),
+    **dict.fromkeys(("device_count", "is_available", "synchronize"), "JAX has its own"),
+    **dict.fromkeys(("explain", "prepare", "tune", "save_plans", "load_plans"), "are of calls on memory"),
+    **dict.fromkeys(("get_include", "get_library"), "are of the C library"),
+    "prelu_backward_workspace_bytes": "XLA allocates the workspace",
 }
 OF_INTEGERS = {"abs", "negative", "square", "relu", "clip_numbers", "scale_numbers"}  # the others make floats of them
 BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift"}
 
 
 def test_every_public_function_has_its_form_for_jax() -> None:
-    functions = {name for name in pyflowk._MODULE_OF if inspect.isfunction(getattr(pyflowk, name))} - NOT_FOR_JAX
+    functions = {name for name in pyflowk._MODULE_OF if inspect.isfunction(getattr(pyflowk, name))} - {*NOT_FOR_JAX}
     assert functions == set(flowk_jax.__all__) - {"CUSTOM_CALLS"}
     others = {"permute", "batch_transpose", "prelu", "prelu_backward"}
     others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax"}
+    others |= {"transpose", "swapaxes", "moveaxis", "permute_many", "positive"}
     assert functions == set(ELEMENTWISE) | others
 
 
 def test_the_aliases_of_pyflowk_are_here() -> None:
-    assert flowk_jax.sub is flowk_jax.subtract and flowk_jax.clamp is flowk_jax.clip
-    with pytest.raises(AttributeError, match="swapdims"):  # JAX's arrays have this function themselves
-        _ = flowk_jax.swapdims
+    for alias, name in pyflowk._ALIASES.items():
+        assert getattr(flowk_jax, alias) is getattr(flowk_jax, name)
+    with pytest.raises(AttributeError, match="foo"):
+        _ = flowk_jax.foo
+    assert set(dir(flowk_jax)) == {*flowk_jax.__all__, *pyflowk._ALIASES}
+
+
+def test_permutes_by_other_names_are_numpy_s() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for function in (jax.jit, lambda function: function):
+        for ours, expected in (
+            (lambda x: flowk_jax.transpose(x), x.T),
+            (lambda x: flowk_jax.transpose(x, (1, 0, 2)), x.transpose(1, 0, 2)),
+            (lambda x: flowk_jax.swapdims(x, 0, -1), x.swapaxes(0, 2)),
+            (lambda x: flowk_jax.movedim(x, 0, 1), np.moveaxis(x, 0, 1)),
+            (lambda x: flowk_jax.permute_many([x, x], (2, 0, 1))[1], x.transpose(2, 0, 1)),
+            (lambda x: flowk_jax.positive(x), x),
+        ):
+            np.testing.assert_array_equal(function(ours)(x), expected)
+    with pytest.raises(TypeError, match="x has dtype complex64"):
+        flowk_jax.positive(jnp.ones(3, "complex64"))
+
+
+def test_names_of_other_libraries_say_what_is_meant() -> None:
+    for name, text in {
+        "attn_mask": "True means masked out",
+        "is_causal": "causal=True",
+        "side": "lengths_from_r",
+    }.items():
+        with pytest.raises(TypeError, match=text):
+            flowk_jax.masked_softmax(jnp.ones((2, 3)), **{name: None})
+
+
+def test_a_traced_option_names_static_argnames() -> None:
+    x = jnp.ones((2, 3, 4))
+    for name, call in {
+        "axes": lambda x, n: flowk_jax.permute(x, (n, 1, 0)),
+        "causal": lambda x, n: flowk_jax.masked_softmax(x, causal=n),
+        "channel_axis": lambda x, n: flowk_jax.prelu(x, x[0, :, 0], n),
+        "approximate": lambda x, n: flowk_jax.gelu(x, n),
+        "slope": lambda x, n: flowk_jax.leaky_relu(x, n),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name} is traced, must be known .* static_argnames"):
+            jax.jit(call)(x, 2)
+
+
+def test_lengths_may_be_a_list_or_an_int() -> None:
+    x = jnp.arange(24, dtype="float32").reshape(2, 3, 4)
+    for given, as_array in (([2, 3], [2, 3]), (2, [2, 2])):
+        expected = flowk_jax.masked_softmax(x, lengths=jnp.asarray(as_array))
+        np.testing.assert_array_equal(flowk_jax.masked_softmax(x, lengths=given), expected)
+        np.testing.assert_array_equal(jax.jit(lambda x, n=given: flowk_jax.masked_softmax(x, lengths=n))(x), expected)
+
+
+def test_the_warning_of_x64_points_at_the_caller() -> None:
+    for call in (
+        lambda: flowk_jax.cast(np.ones(3, np.float32), "float64"),
+        lambda: flowk_jax.permute(jnp.ones((2, 3)), (1, 0), dtype="float64"),
+    ):
+        with pytest.warns(UserWarning, match="jax_enable_x64") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}
 
 
 @pytest.mark.parametrize("name", sorted(set(flowk_jax.__all__) - {"CUSTOM_CALLS"}))
 def test_parameters_are_those_of_pyflowk(name: str) -> None:
     plain = dict(inspect.signature(getattr(pyflowk, name)).parameters)
     absent = {"out", "stream", "dx_out", "dalpha_out", "workspace"}
-    absent |= {"more", "axis", "dim", "others"}  # other forms of what is there
+    absent |= {"more", "axis", "dim"}  # other forms of what is there
     ours = inspect.signature(getattr(flowk_jax, name)).parameters
     assert [*ours] == [parameter for parameter in plain if parameter not in absent]
     for parameter, declared in ours.items():

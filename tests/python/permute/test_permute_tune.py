@@ -224,7 +224,7 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("function", [pyflowk.save_plans, pyflowk.load_plans])
 def test_what_is_no_path_is_refused_by_name(function: Any) -> None:
-    with pytest.raises(TypeError, match="path is a int, must be a path"):
+    with pytest.raises(TypeError, match="path is an int, must be a path"):
         function(5)
     with pytest.raises(ValueError, match="path has a NUL"):
         function("a\0b")

@@ -88,3 +88,19 @@ def test_is_causal_of_pytorch_is_the_causal_offset_that_the_message_gives(arrays
     x = np.zeros((7, 4), np.float32)
     result = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), causal=True, causal_offset=7 - 4))
     np.testing.assert_array_equal(result != 0, np.tri(7, 4, dtype=bool))
+
+
+def test_lengths_may_be_a_list_or_an_int(arrays: Any) -> None:
+    x = arrays.put(X)
+    for given in (2, [1, 5, 0], 3, (4, 0, 6), 2, [[2], [3], [4]]):
+        as_array = arrays.put(
+            np.broadcast_to(np.asarray(given), (3,) if np.ndim(given) == 0 else np.shape(given)).copy()
+        )
+        y = pyflowk.masked_softmax(x, lengths=as_array)
+        expected = arrays.fetch(y)
+        for _ in range(2):
+            np.testing.assert_array_equal(arrays.fetch(pyflowk.masked_softmax(x, lengths=given)), expected)
+            dx = pyflowk.masked_softmax_backward(x, y, lengths=given)
+            np.testing.assert_array_equal(
+                arrays.fetch(dx), arrays.fetch(pyflowk.masked_softmax_backward(x, y, lengths=as_array))
+            )

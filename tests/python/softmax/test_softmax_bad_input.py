@@ -95,7 +95,7 @@ BAD_PYTHON = {
     "mask of floats": BadCall(TypeError, "mask has dtype float32, must be bool", {"mask": ((3, 4), "float32")}),
     "lengths of the last dimension": BadCall(
         ValueError,
-        r"lengths has shape \(3,\), must have the first dimensions of \(2, 3\)",
+        r"lengths has shape \(3,\), must be the first of \(2, 3\)",
         {"lengths": ((3,), "int32")},
     ),
     "lengths of x's shape": BadCall(ValueError, r"lengths has shape \(2, 3, 4\)", {"lengths": ((2, 3, 4), "int32")}),
@@ -148,7 +148,7 @@ BAD_PYTHON = {
         {"out": ((2, 3, 4), "float64")},
     ),
     "mask that is not an array": BadCall(TypeError, "mask is a list, must be", {"mask": [True]}),
-    "lengths that are not an array": BadCall(TypeError, "lengths is a int, must be", {"lengths": 3}),
+    "lengths that are not an array": BadCall(TypeError, "lengths is a float, must be", {"lengths": 3.0}),
     "out that is not an array": BadCall(TypeError, "out is a str, must be", {"out": "out"}),
     "stream": BadCall(TypeError, "stream is a str, must be", {"stream": "default"}),
 }
@@ -255,3 +255,12 @@ def test_a_read_only_out_is_refused() -> None:
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out is read-only, must be writable"):
         pyflowk.softmax(np.ones((2, 3), np.float32), out=out)
+
+
+def test_lengths_that_are_no_integers_are_named() -> None:
+    x = np.ones((2, 3), np.float32)
+    for lengths in ([1.5, 2], ["1", "2"], [[1], [1, 2]], [None, 1]):
+        with pytest.raises(TypeError, match=r"must be an array, integers in a list, or an integer"):
+            pyflowk.masked_softmax(x, lengths=lengths)
+    with pytest.raises(ValueError, match=r"lengths has shape \(3,\)"):
+        pyflowk.masked_softmax(x, lengths=[1, 2, 3])
