@@ -3,6 +3,7 @@
 
     import pyflowk.torch as fnn
     act = fnn.PReLU(64)
+    y = fnn.functional.leaky_relu(x, 0.2)  # as torch.nn.functional.leaky_relu
 
 Importing it also registers the operators `torch.ops.flowk.*`, which `pyflowk.relu(x)` and the other functions use if
 torch must see them: in autograd, torch.func, torch.compile and torch.export.
@@ -16,15 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._elementwise.functions import silu
-from ._elementwise.with_parameters import gelu
 from ._native.operator_table import OF_MEMORY
-from ._operators.prelu import prelu
-from ._operators.softmax import log_softmax, masked_softmax, softmax
+from ._operators.softmax import masked_softmax
 from ._operators.softmax_arguments import OF_MASK
+from ._torch import functional
 from ._torch import operators as _operators
 
-__all__ = ["GELU", "LogSoftmax", "MaskedSoftmax", "PReLU", "SiLU", "Softmax", "operators"]
+__all__ = [
+    *("ELU", "GELU", "LeakyReLU", "LogSoftmax", "MaskedSoftmax", "PReLU", "ReLU", "SiLU", "Sigmoid", "Softmax"),
+    *("functional", "operators"),
+]
 
 operators = tuple(_operators.NAMES)
 """The names of the operators `torch.ops.flowk.*`."""
@@ -43,7 +45,7 @@ class PReLU(torch.nn.PReLU):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if input.is_meta else prelu(input, self.weight)
+        return functional.prelu(input, self.weight)
 
 
 class GELU(torch.nn.GELU):
@@ -56,43 +58,56 @@ class GELU(torch.nn.GELU):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if input.is_meta else gelu(input, self.approximate)
+        return functional.gelu(input, self.approximate)
+
+
+class ReLU(torch.nn.ReLU):
+    """torch.nn.ReLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.relu(input, self.inplace)
+
+
+class LeakyReLU(torch.nn.LeakyReLU):
+    """torch.nn.LeakyReLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.leaky_relu(input, self.negative_slope, self.inplace)
+
+
+class ELU(torch.nn.ELU):
+    """torch.nn.ELU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.elu(input, self.alpha, self.inplace)
 
 
 class SiLU(torch.nn.SiLU):
     """torch.nn.SiLU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.is_meta:
-            return super().forward(input)
-        if not self.inplace:
-            return silu(input)
-        if torch.is_grad_enabled() and input.requires_grad:
-            # The gradient is taken at the old values, which autograd keeps.
-            return input.copy_(silu(input.clone()))
-        return silu(input, out=input)
+        return functional.silu(input, self.inplace)
+
+
+class Sigmoid(torch.nn.Sigmoid):
+    """torch.nn.Sigmoid."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.sigmoid(input)
 
 
 class Softmax(torch.nn.Softmax):
     """torch.nn.Softmax. The last dimension is the fast one; another is moved there and back, as a view."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if input.is_meta else _along(softmax, self.dim, input)
+        return functional.softmax(input, self.dim)
 
 
 class LogSoftmax(torch.nn.LogSoftmax):
     """torch.nn.LogSoftmax, as `Softmax`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if input.is_meta else _along(log_softmax, self.dim, input)
-
-
-def _along(function: Any, dim: int | None, x: Tensor) -> Tensor:
-    if dim is None:
-        raise TypeError("dim is None, must be an integer")
-    if dim in (-1, x.dim() - 1):
-        return function(x)  # type: ignore[no-any-return]
-    return function(x.movedim(dim, -1)).movedim(-1, dim)  # type: ignore[no-any-return]
+        return functional.log_softmax(input, self.dim)
 
 
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -9,6 +9,7 @@ from ctypes import c_int
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, integer, number
+from .._arrays.device_array import asarray
 from .._arrays.registry import array_adapter
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
@@ -288,7 +289,7 @@ class _Masked:
         def request(*arguments: Any) -> Request:
             arrays, options, scale = arguments[:num_arrays], checked_options(*arguments[num_arrays:-1]), arguments[-1]
             if isinstance(arrays[lengths], (int, list, tuple)):
-                copied = array_adapter(arrays[0], names[0]).copy_of(arrays[0], host_lengths(arrays[lengths]))
+                copied = _lengths_beside(arrays[0], names[0], host_lengths(arrays[lengths]))
                 arrays = (*arrays[:lengths], copied, *arrays[lengths + 1 :])
             factor = scale if type(scale) is float else number(scale, "scale")
             if all([one is None for one in arrays[num_first:]]):
@@ -303,6 +304,16 @@ class _Masked:
         self.plan = functools.partial(_plan, c_function, names)
         self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
         self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)
+
+
+def _lengths_beside(x: Any, name: str, values: Any) -> Any:
+    """Lengths in host memory as an array where x is."""
+    adapter = array_adapter(x, name)
+    copied = adapter.copy_of(x, values)
+    if copied is not None:
+        return copied
+    device = adapter.read(x, name, adapter.stream_of(x))[4]
+    return values if device is None else asarray(values, device=device)
 
 
 _DEFAULTS = Options()

@@ -20,6 +20,12 @@ PAIRS = [
     ("GELU", {}),
     ("GELU", {"approximate": "tanh"}),
     ("SiLU", {}),
+    ("ReLU", {}),
+    ("LeakyReLU", {}),
+    ("LeakyReLU", {"negative_slope": 0.3}),
+    ("ELU", {}),
+    ("ELU", {"alpha": 0.5}),
+    ("Sigmoid", {}),
     ("Softmax", {"dim": -1}),
     ("Softmax", {"dim": 1}),
     ("LogSoftmax", {"dim": 0}),
@@ -45,11 +51,40 @@ def test_a_module_is_torch_s(name: str, options: dict[str, Any], device: str) ->
     torch.testing.assert_close(*gradients)
 
 
-def test_silu_in_place() -> None:
+@pytest.mark.parametrize("name", ["SiLU", "ReLU", "LeakyReLU", "ELU"])
+def test_an_activation_in_place(name: str) -> None:
     x = torch.randn(10)
-    expected = torch.nn.functional.silu(x)
-    assert modules.SiLU(inplace=True)(x) is x
+    expected = getattr(torch.nn, name)()(x)
+    assert getattr(modules, name)(inplace=True)(x) is x
     torch.testing.assert_close(x, expected)
+
+
+def test_the_functional_form_has_the_arguments_of_torch_s() -> None:
+    x = torch.randn(3, 4)
+    calls = {
+        "elu": ((x, 0.5), {}), "gelu": ((x,), {"approximate": "tanh"}), "leaky_relu": ((x, 0.2), {}),
+        "log_softmax": ((x, 0), {}), "prelu": ((x, torch.rand(4)), {}), "relu": ((x,), {}), "sigmoid": ((x,), {}),
+        "silu": ((x,), {}), "softmax": ((x.half(), -1), {"dtype": torch.float32}),
+    }  # fmt: skip
+    assert set(calls) == set(modules.functional.__all__) == set(dir(modules.functional))
+    for name, (arguments, options) in calls.items():
+        function, expected = (
+            getattr(modules.functional, name),
+            getattr(torch.nn.functional, name)(*arguments, **options),
+        )
+        torch.testing.assert_close(function(*arguments, **options), expected)
+        on_meta = function(*(one.to("meta") if isinstance(one, torch.Tensor) else one for one in arguments), **options)
+        assert on_meta.is_meta and on_meta.dtype == expected.dtype
+    with pytest.raises(TypeError, match="dim is None"):
+        modules.functional.softmax(x)
+
+
+def test_dir_lists_what_is_public() -> None:
+    import pyflowk.distributed
+    import pyflowk.memory
+
+    for module in (modules, pyflowk.memory, pyflowk.distributed):
+        assert dir(module) == sorted(module.__all__)
 
 
 def test_silu_in_place_in_training() -> None:
