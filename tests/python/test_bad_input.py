@@ -192,7 +192,7 @@ def x_of(arrays: Any) -> Any:
 @pytest.mark.parametrize(
     ("axes", "text"),
     [
-        ((0,), "axes has 1 entries, x has 2 dimensions"),
+        ((0,), "axes has 1 entry, x has 2 dimensions"),
         ((0, 1, 2), "axes has 3 entries, x has 2 dimensions"),
         ((0, 2), r"axes\[1\] = 2, must be in -2 ... 1"),
         ((-3, 0), r"axes\[0\] = -3, must be in -2 ... 1"),
@@ -242,7 +242,7 @@ def test_a_status_of_the_library_becomes_an_error_with_its_text(arrays: Any) -> 
 
 
 def test_batch_transpose_needs_two_dimensions(arrays: Any) -> None:
-    with pytest.raises(pyflowk.FlowkValueError, match="x has 1 dimensions, must have >= 2"):
+    with pytest.raises(pyflowk.FlowkValueError, match="x has 1 dimension, must have >= 2"):
         pyflowk.batch_transpose(arrays.put(np.zeros(3)))
 
 
