@@ -13,7 +13,7 @@ import numpy as np
 
 from .._arguments import shown
 from .._native.abi import DType
-from .frameworks import ADAPTERS
+from .frameworks import ADAPTERS, cached
 
 D = TypeVar("D")
 
@@ -132,7 +132,7 @@ def named_type(dtype: object, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
 
 
 # By type too: a DType is equal to its number, which names none.
-@functools.lru_cache(maxsize=256, typed=True)
+@cached(256)
 def _named_type(dtype: object) -> DType | None:
     if isinstance(dtype, DType):
         return dtype
@@ -146,7 +146,7 @@ def _is_framework_dtype(dtype: object) -> bool:
     return type(dtype).__module__ in ADAPTERS and hasattr(dtype, "itemsize")
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def type_of_elements(dtype: object) -> DType | None:
     """flowk's type with the name of a dtype of NumPy or a framework; None if there is none."""
     native = not isinstance(dtype, np.dtype) or dtype.isnative

@@ -5,13 +5,16 @@ has imported it. What pyflowk has for a framework is imported when the first suc
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from .adapters.base import Interceptor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The module in pyflowk with the adapters for the types of a package: adapter_of(x, name) and, if DeviceArrays can have
 # the framework's memory, allocate().
@@ -65,6 +68,21 @@ def _ask_frameworks() -> bool:
 
 is_compiling = next(filter(None, (attribute_of(*one) for one in _TRACES.items())), _ask_frameworks)
 """Whether torch.compile traces this call."""
+
+
+def cached(max_size: int) -> Callable[[F], F]:
+    """functools.lru_cache by value and type; torch.compile traces the function itself, without a warning."""
+
+    def decorate(function: F) -> F:
+        by_cache = functools.lru_cache(max_size, typed=True)(function)
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **options: Any) -> Any:
+            return (function if is_compiling() else by_cache)(*arguments, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 def __getattr__(name: str) -> Interceptor:

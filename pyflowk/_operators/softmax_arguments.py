@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from .._arrays.dtypes import (
     type_of_elements,
     wrong_dtype,
 )
+from .._arrays.frameworks import cached
 from .._native.abi import DType, SoftmaxMask
 from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
@@ -85,7 +85,7 @@ class Options(NamedTuple):
 
 
 # By type too: 2.0 is equal to 2, and True to 1, which are refused.
-@functools.lru_cache(maxsize=4096, typed=True)
+@cached(4096)
 def _checked(*values: Any, **named: Any) -> Options:
     given = Options(*values, **named)
     return Options(
@@ -103,7 +103,7 @@ def checked_options(*values: Any, **named: Any) -> Options:
     try:
         return _checked(*values, **named)
     except (TypeError, ValueError):  # also of an option that cannot be hashed: the error that names it
-        return _checked.__wrapped__(*values, **named)
+        return _checked.__wrapped__(*values, **named)  # type: ignore[attr-defined,no-any-return]
 
 
 class Arguments(NamedTuple):

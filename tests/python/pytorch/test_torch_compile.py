@@ -137,3 +137,15 @@ def test_a_compiled_call_does_not_check_pyflowk_s_tables() -> None:
         name for name in explained if any(word in name for word in ("ARRAYS", "OPERANDS", "OPERATIONS", "FLOATS"))
     ]
     assert not tables, tables
+
+
+def test_dynamo_warns_of_no_function_of_pyflowk() -> None:
+    """It warns once per process of a function with a cache that it traces."""
+    code = """
+import torch, pyflowk
+def call(x):
+    return pyflowk.masked_softmax(pyflowk.permute(x, (1, 0), dtype=torch.float16), causal=True, dtype=torch.float32)
+x = torch.rand(3, 4)
+assert torch.equal(torch.compile(call, backend="eager", fullgraph=True)(x), call(x))
+"""
+    subprocess.run([sys.executable, "-W", "error:Dynamo detected", "-c", code], check=True)
