@@ -12,8 +12,8 @@ from .._native.abi import HOST_SCALAR, DType
 from .._native.c_types import Int64Pointer, Library
 from .._native.errors import error_of
 from .._native.operations import UnaryOp
-from .adapters.base import Extents
 from .dtypes import element_strides
+from .views import Extents
 
 _BITS = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64}
 

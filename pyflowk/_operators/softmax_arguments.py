@@ -187,7 +187,7 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
             _check_type(other_dtype, other, _INTEGERS)
             if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
                 raise ValueError(
-                    f"lengths has shape {extents}, must have the first extents in {shape[:-1]}, or 1 in place of any"
+                    f"lengths has shape {extents}, must be the first of {name}'s {shape[:-1]}, or 1 in place of any"
                 )
         elif other != name:
             if other == "mask":

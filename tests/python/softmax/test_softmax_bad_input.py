@@ -95,7 +95,7 @@ BAD_PYTHON = {
     "mask of floats": BadCall(TypeError, "mask has dtype float32, must be bool", {"mask": ((3, 4), "float32")}),
     "lengths of the last dimension": BadCall(
         ValueError,
-        r"lengths has shape \(3,\), must have the first extents in \(2, 3\)",
+        r"lengths has shape \(3,\), must be the first of x's \(2, 3\)",
         {"lengths": ((3,), "int32")},
     ),
     "lengths of x's shape": BadCall(ValueError, r"lengths has shape \(2, 3, 4\)", {"lengths": ((2, 3, 4), "int32")}),
