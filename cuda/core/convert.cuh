@@ -127,8 +127,17 @@ __device__ __forceinline__ To convert(From x) {
       result.__x = __nv_cvt_float_to_fp8(widen(x), __NV_SATFINITE, float8_format<To>);
     return result;
   } else if constexpr (is_float<From> && std::is_integral_v<To>) {
-    // The upper bound is compared as the power of 2 above it, which every float type holds.
     const Wide value = widen(x);
+#ifndef FLOWK_SIMT
+    // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
+    if constexpr (std::is_same_v<Wide, float> && sizeof(To) <= 2) {
+      if constexpr (std::is_signed_v<To>)
+        return static_cast<To>(max(min(__float2int_rz(value), int32_t{largest_of<To>}), int32_t{smallest_of<To>}));
+      else
+        return static_cast<To>(min(__float2uint_rz(value), uint32_t{largest_of<To>}));
+    }
+#endif
+    // The upper bound is compared as the power of 2 above it, which every float type holds.
     constexpr Wide end = static_cast<Wide>(uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
     if (value >= end) return largest_of<To>;
     if (std::is_signed_v<To> ? value < -end : value < 0) return smallest_of<To>;
