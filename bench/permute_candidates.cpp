@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every tile that the planner of permute chooses from, for tune_permute.py: linked with the library's objects, never
 // installed.
+#include <vector>
+
 #include "core/device.h"
 #include "permute/plan/permute_problem.h"
+#include "permute/plan/permute_tuning.h"
 
 // Plans candidate (src_choice, dst_choice) of a contiguous permute and runs it `runs` times. Returns 0 planned, 1 no
-// tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism lacks.
+// tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism lacks, and the
+// terms of the predicted time, as many as TileCosts has members; a byte_tile has fewer.
 extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* dst, int rank, const int64_t* dst_extents,
                                                        const int64_t* src_strides, const int64_t* dst_strides,
                                                        int element_bytes, int src_choice, int dst_choice, int runs,
@@ -49,6 +53,10 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
         tile.whole_count(tile.dst_run_elements), tile.halo, tile.dst_slice, swizzle_bits / 16, table.rank,
         plan.launch.num_blocks, plan.launch.shared_bytes, dst_granule, store.vectors_per_segment.divisor,
         store.num_vectors * store.num_rows.divisor, load.shift_mask, table.num_entries);
+  constexpr size_t max_terms = sizeof(TileCosts) / sizeof(float);
+  std::vector<float> terms = tile_terms(problem, device, src_choice, dst_choice);
+  terms.resize(max_terms);
+  for (const float term : terms) write(term);
   for (int i = 0; i < runs; ++i)
     if (!run_permute(plan, stream).ok()) return 3;
   return 0;

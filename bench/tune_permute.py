@@ -5,23 +5,28 @@
 that candidates.py describes.
 
 Prints the planner's pick and the best tile of each case, and its figures as a row of bench/tuning/permute_h200.json has
-them. FILE holds every tile with its features. TileCosts and ByteTileCosts were fitted to such files, by no script here.
+them. FILE holds every tile with its features and the terms of its predicted time: fit_permute.py fits the costs to such
+files.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import json
+from pathlib import Path
 from typing import Any
 
 import candidates
 from tuning.generate_tuning import measured
 
+TUNING = Path(__file__).parent / "tuning"
 FEATURES = [
     "kernel", "unit_bytes", "predicted", "src_rows", "src_run_bytes", "dst_rows", "dst_run_elements", "halo",
     "dst_slice", "swizzle_mask", "table_rank", "num_blocks", "shared_bytes", "dst_granule", "vectors_per_segment",
     "num_store_items", "shift_mask", "num_table_entries",
 ]  # fmt: skip
+NUM_TERMS = len(json.loads((TUNING / "permute_h200.json").read_text())["constants"]["unit_tile_costs"]["value"])
 MAX_COST = 6  # of a tile that is timed, relative to a copy
 MAX_CHOICES = 64  # of the source's, or of the destination's
 NO_SUCH_CHOICE = 2
@@ -36,7 +41,7 @@ def launches_of(machine: Any, work: Any) -> candidates.Launches | None:
     longs = ctypes.c_int64 * len(x.shape)
     src_strides = longs(*(x.strides[axis] for axis in work.axes))
     geometry = len(x.shape), longs(*out.shape), src_strides, longs(*out.strides), x.itemsize
-    values = (ctypes.c_double * len(FEATURES))()
+    values = (ctypes.c_double * (len(FEATURES) + NUM_TERMS))()
 
     def launch(i: int, src: int, dst: int, runs: int = 1) -> int:
         pointers = ctypes.c_void_p(work.operands[i][0].ptr), ctypes.c_void_p(work.outs[i].ptr)
@@ -50,7 +55,8 @@ def launches_of(machine: Any, work: Any) -> candidates.Launches | None:
                 if dst == 0:
                     return launches or None
                 break
-            features = {name: round(value, 4) for name, value in zip(FEATURES, values)}
+            features: dict[str, Any] = {name: round(value, 4) for name, value in zip(FEATURES, values)}
+            features["terms"] = [float(f"{value:.5g}") for value in values[len(FEATURES) :]]
             if status == 0 and features["predicted"] <= MAX_COST:
                 launches[src, dst] = functools.partial(launch, src=src, dst=dst)
                 launches[src, dst].features = features

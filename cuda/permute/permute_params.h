@@ -207,28 +207,35 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// An item is 4 source rows by 16 of their bytes: a word of the destination run in each of 16 columns. The columns of
-// word w start ((w >> skew_shift) & skew_mask) words to the left. Destination rows replace the source rows in shared
-// memory.
+// An item is 4 source rows by up to 16 of their bytes: a word of the destination run in each of these columns. The
+// tile's columns are its destination rows, in the order of src; a second dimension of them is `outer`. Columns replace
+// the source rows in shared memory.
 struct ByteTileParams {
-  Divider words_per_run;  // of 4 elements
+  Divider words_per_run;   // of 4 elements
+  Divider sets_per_outer;  // of an item's columns, in one index of the outer dimension
   uint32_t num_items = 0;
+  int32_t words_per_item = 4;       // of 4 columns each
+  int32_t store_bytes = 4;          // an item stores 4, 2 or 1 bytes of a column at once
+  bool src_rows_are_words = false;  // all source rows start at the same offset in a word
+  int32_t rotation_shift = 0;       // then a thread's first word = element >> rotation_shift & 3; or no_rotation
+  // Otherwise the columns of word w start ((w >> skew_shift) & skew_mask) words to the left.
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
-  int32_t columns_pitch = 0;        // between destination rows in shared memory
-  bool src_rows_are_words = false;  // all source rows start at the same offset in a word
-  bool dst_rows_have_ends = false;  // rows have a head or a tail: bytes outside of whole vectors
-  int32_t rotation_shift = 0;       // a thread's first word = element >> rotation_shift & 3
-  int32_t dst_granule = 16;         // the bytes that the segments of a destination row are aligned to
-  int32_t halo_bytes = 0;           // of a destination row
-  int32_t rows_offset_bytes = 0;    // of the table of destination rows in shared memory
+  bool has_outer = false;
+  Divider inner_columns;       // in one index of the outer dimension
+  int32_t src_outer_step = 0;  // in shared memory, of source rows and of columns
+  int32_t dst_outer_step = 0;
+  int32_t columns_pitch = 0;          // between columns in shared memory
+  bool dst_rows_are_aligned = false;  // a destination row has the same offset in a vector in dst and in shared memory
+  bool dst_rows_have_ends = false;    // rows have a head or a tail: bytes outside of whole vectors
+  int32_t dst_granule = 16;           // the bytes that the segments of a destination row are aligned to
+  int32_t halo_bytes = 0;             // of a destination row
+  int32_t rows_offset_bytes = 0;      // of the table of destination rows in shared memory
   // Destination runs that lie one after the other in dst are joined to one destination row.
   //   runs per row = run_join's divisor; with joins_src_cut: columns of the tile / run_join's divisor
   Divider run_join;
   bool joins_src_cut = false;
-  Divider joined_run_bytes;    // used if rows have several runs
-  int32_t joined_run_gap = 0;  // from the end of a run to the next in shared memory; 0: one run per row
-  RunTable table;
+  RunTable table;  // of rank 1: element e of the destination run stands at e * its step, and there is no table
   TileLoad load;
   TileStore store;
   TileParams tile;
@@ -263,9 +270,11 @@ constexpr int max_resident_tiles = 6;
 constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
-constexpr int columns_per_item = 16;
+constexpr int max_words_per_item = 4;  // of columns
+constexpr int columns_per_word = 4;
 constexpr int rows_per_item = 4;  // the bytes of a word
-constexpr int column_margin = 3;  // columns before the tile's, and after them, that an item may have
+constexpr int no_rotation = 31;
+constexpr int column_margin = 3;  // columns before the tile's that an item may have, so that it starts on a word
 
 // Threads per block of channels, at most; each owns 16 bytes of every plane.
 constexpr int max_channel_threads = 128;

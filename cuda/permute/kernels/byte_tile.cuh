@@ -7,62 +7,138 @@
 
 namespace flowk::permute {
 
-// One item, in registers while the tile is transposed: a word of the destination run in each of its columns.
-struct TransposedItem {
-  uint32_t words[columns_per_item];
-  int32_t column;  // the first; the tile's columns are its destination rows
-  int32_t element;
-};
+// How a thread reads the words of its columns: they start anywhere in a word of shared memory; or on words; or so, and
+// the threads of a warp take them in rotated order, so that threads with rows that start in one bank use different
+// ones.
+enum class WordOrder { shifted, on_words, rotated };
 
-// If all source rows start at the same offset in a word, the threads of a warp take the words of their columns in
-// rotated order: threads with rows that start in one bank then use different banks.
-__device__ __forceinline__ int first_word_of(const ByteTileParams& params, int32_t element) {
-  return params.src_rows_are_words ? first_word_of(element, params.rotation_shift) : 0;
+// Reads 4 words of a source row at `shared_offset`, `first` first.
+template <WordOrder kOrder>
+__device__ __forceinline__ void read_row(const unsigned char* shared_tile, uint32_t shared_offset, int first,
+                                         uint32_t (&words)[max_words_per_item]) {
+  constexpr bool is_shifted = kOrder == WordOrder::shifted;
+  const auto row = reinterpret_cast<const uint32_t*>(shared_tile + (is_shifted ? shared_offset & ~3u : shared_offset));
+  uint32_t low = is_shifted ? row[0] : 0;
+#pragma unroll
+  for (int j = 0; j < max_words_per_item; ++j) {
+    if (is_shifted) {
+      const uint32_t high = row[j + 1];
+      words[j] = __funnelshift_r(low, high, 8 * shared_offset);  // by the low 5 bits
+      low = high;
+    } else {
+      words[j] = row[kOrder == WordOrder::rotated ? (j + first) & 3 : j];
+    }
+  }
 }
 
-// Reads 4 source rows by 16 of their bytes, from `column` on, and transposes them 4 x 4 bytes at a time.
-__device__ __forceinline__ void read_item(const ByteTileParams& params, const unsigned char* shared_tile, int32_t shift,
-                                          TransposedItem* item) {
-  const auto table = reinterpret_cast<const RunTableEntry*>(shared_tile + params.table.offset_bytes);
-  const uint2 shared_offsets = *reinterpret_cast<const uint2*>(table + item->element);
-  const uint32_t start = static_cast<uint32_t>(shift + item->column);
-  const uint32_t bytes[4] = {(shared_offsets.x & 0xffff) + start, (shared_offsets.x >> 16) + start,
-                             (shared_offsets.y & 0xffff) + start, (shared_offsets.y >> 16) + start};
-  const auto transpose = [&](const uint32_t (&rows)[4], int j) {
-    uint32_t columns[4];
-    transpose_bytes(rows, columns);
+// One item, in registers while the tile is transposed.
+struct TransposedItem {
+  uint32_t columns[max_words_per_item * columns_per_word];
+  int32_t place;          // the first column in the high half, the element in the low one
+  int32_t shared_offset;  // of the first column's word; or no_item
+
+  __device__ __forceinline__ int32_t column() const { return place >> 16; }
+  __device__ __forceinline__ int32_t element() const { return place & 0xffff; }
+};
+constexpr int32_t no_item = -65536;
+
+// The tile's columns: `num` for each of `num_outer` indices of the outer dimension.
+struct ColumnCount {
+  int32_t num;
+  uint32_t num_outer;
+
+  __device__ __forceinline__ ColumnCount(const ByteTileParams& params, const TileOrigin& tile)
+      : num(static_cast<int32_t>(params.has_outer ? params.inner_columns.divisor : tile.dst_row_end)),
+        num_outer(params.has_outer ? params.inner_columns.divide(tile.dst_row_end) : 1) {}
+};
+
+// Reads the items of a thread, and transposes them 4 x 4 bytes at a time: columns[4 * j + i] is the word of column i of
+// word j.
+template <WordOrder kOrder, int kThreads>
+__device__ __forceinline__ void read_items(const ByteTileParams& params, const TileOrigin& tile,
+                                           const ColumnCount& count, const unsigned char* shared_tile, int32_t shift,
+                                           TransposedItem (&items)[max_items_per_thread]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) item->words[4 * j + i] = columns[i];
-  };
-  if (params.src_rows_are_words) {
-    const int first = first_word_of(params, item->element);
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    uint32_t outer = threadIdx.x + k * kThreads;
+    const bool is_idle = outer >= params.num_items;
+    const uint32_t word = take_index(&outer, params.words_per_run);
+    const uint32_t set = take_index(&outer, params.sets_per_outer);
+    const auto element = static_cast<int32_t>(rows_per_item * word);
+    const int32_t column =
+        static_cast<int32_t>(set) * columns_per_word * params.words_per_item -
+        (kOrder == WordOrder::shifted ? skew_of(word, params.skew_shift, params.skew_mask) : shift & 3);
+    items[k].shared_offset = no_item;
+    if (is_idle || outer >= count.num_outer || column >= count.num || element >= tile.dst_element_end ||
+        element + rows_per_item <= tile.dst_element_begin)
+      continue;
+    items[k].place = column << 16 | element;
+    items[k].shared_offset =
+        static_cast<int32_t>(outer) * params.dst_outer_step + column * params.columns_pitch + element;
+    const int first = kOrder == WordOrder::rotated ? first_word_of(element, params.rotation_shift) : 0;
+    const int32_t start = shift + column + static_cast<int32_t>(outer) * params.src_outer_step;
+    uint2 four = {};  // offsets
+    if (params.table.rank > 1)
+      four = *reinterpret_cast<const uint2*>(shared_tile + params.table.offset_bytes +
+                                             element * static_cast<int32_t>(sizeof(RunTableEntry)));
+    uint32_t rows[rows_per_item][max_words_per_item];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const unsigned char* at = shared_tile + 4 * ((j + first) & 3);
-      uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(at + bytes[i]);
-      transpose(words, j);
+    for (int i = 0; i < rows_per_item; ++i) {
+      const uint32_t pair = i < 2 ? four.x : four.y;
+      uint32_t offset = i % 2 == 0 ? pair & 0xffff : pair >> 16;
+      if (params.table.rank <= 1)
+        offset = min(static_cast<uint32_t>(element + i), params.table.num_entries - 1) *
+                 static_cast<uint32_t>(params.table.dims[0].shared_step);
+      read_row<kOrder>(shared_tile, offset + static_cast<uint32_t>(start), first, rows[i]);
     }
-    return;
-  }
-  const uint32_t* rows[4];
-  uint32_t low[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    rows[i] = reinterpret_cast<const uint32_t*>(shared_tile + (bytes[i] & ~3u));
-    low[i] = rows[i][0];
-  }
+    for (int j = 0; j < max_words_per_item; ++j) {
+      const uint32_t words[4] = {rows[0][j], rows[1][j], rows[2][j], rows[3][j]};
+      uint32_t columns[columns_per_word];
+      transpose_bytes(words, columns);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t high = rows[i][j + 1];
-      words[i] = __funnelshift_r(low[i], high, 8 * bytes[i]);  // by the low 5 bits
-      low[i] = high;
+      for (int i = 0; i < columns_per_word; ++i) items[k].columns[columns_per_word * j + i] = columns[i];
     }
-    transpose(words, j);
+  }
+}
+
+// Stores the bytes of a word, kBytes at once, and none from `num_bytes` on.
+template <int kBytes>
+__device__ __forceinline__ void store_word(unsigned char* at, uint32_t word, int32_t num_bytes) {
+#pragma unroll
+  for (int i = 0; i < 4; i += kBytes)
+    if (kBytes == 4 || i < num_bytes)
+      *reinterpret_cast<Pack<kBytes>*>(at + i) = static_cast<Pack<kBytes>>(word >> 8 * i);
+}
+
+// Writes the items of a thread to columns.
+template <int kBytes>
+__device__ __forceinline__ void write_items(const ByteTileParams& params, const ColumnCount& count,
+                                            unsigned char* shared_columns,
+                                            const TransposedItem (&items)[max_items_per_thread]) {
+#pragma unroll
+  for (int k = 0; k < max_items_per_thread; ++k) {
+    const TransposedItem& item = items[k];
+    if (item.shared_offset == no_item) continue;
+    const int first = first_word_of(item.element(), params.rotation_shift);
+    const int32_t num_bytes = static_cast<int32_t>(params.table.num_entries) - item.element();
+    const bool is_inside = item.column() >= 0 && item.column() + columns_per_word * params.words_per_item <= count.num;
+    const auto write = [&](const auto& may_write) {
+#pragma unroll
+      for (int j = 0; j < max_words_per_item; ++j) {
+        if (j >= params.words_per_item) break;
+        const int32_t in_item = columns_per_word * ((j + first) & 3);
+        unsigned char* at = shared_columns + (item.shared_offset + in_item * params.columns_pitch);
+#pragma unroll
+        for (int i = 0; i < columns_per_word; ++i, at += params.columns_pitch)
+          if (may_write(item.column() + in_item + i))
+            store_word<kBytes>(at, item.columns[columns_per_word * j + i], num_bytes);
+      }
+    };
+    if (kBytes == 4 && is_inside)
+      write([](int32_t) { return true; });
+    else
+      write([&](int32_t column) { return static_cast<uint32_t>(column) < static_cast<uint32_t>(count.num); });
   }
 }
 
@@ -82,7 +158,7 @@ struct JoinedRows {
 // A destination row of the tile: head bytes, whole aligned vectors of dst, tail bytes.
 struct alignas(vector_bytes) VectoredRow {
   int64_t offset;          // of the first vector from the tile's start in dst
-  uint16_t shared_offset;  // of the first vector in shared memory
+  uint16_t shared_offset;  // of the first vector, from the columns' start in shared memory
   uint16_t vectors;
   uint8_t head;
   uint8_t tail;
@@ -94,12 +170,12 @@ static_assert(sizeof(VectoredRow) == dst_row_bytes);
 // begins and ends at multiples of params.dst_granule bytes, and the next tile begins where it ends.
 template <int kThreads>
 __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params, const TileOrigin& tile,
-                                                   const JoinedRows& joined, VectoredRow* rows) {
+                                                   const JoinedRows& joined, int32_t columns_shift, VectoredRow* rows) {
 #pragma unroll 1
   for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += kThreads) {
     int64_t offset;
-    int32_t column;
-    locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);
+    int32_t shared_offset;
+    locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &shared_offset);
     const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst + offset));
     const auto before = static_cast<int32_t>(address & params.store.span_end_mask);
     const auto after =
@@ -112,7 +188,7 @@ __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params,
     const int32_t head = min(static_cast<int32_t>((0 - first) % vector_bytes), bytes);
     rows[dst_row] = {
         offset + head,
-        static_cast<uint16_t>((column + column_margin) * params.columns_pitch + begin + head),
+        static_cast<uint16_t>(columns_shift + shared_offset + begin + head),
         static_cast<uint16_t>((bytes - head) / vector_bytes),
         static_cast<uint8_t>(head),
         static_cast<uint8_t>((bytes - head) % vector_bytes),
@@ -135,54 +211,33 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
   }
 }
 
-// Reads the vector `in_row` bytes after a row's first. It has bytes of at most two runs: none is shorter than a vector.
-__device__ __forceinline__ void read_vector(const ByteTileParams& params, const VectoredRow& row, int32_t in_row,
-                                            const unsigned char* shared_tile, Vector<1>* vector) {
-  int32_t shared_offset = row.shared_offset + in_row;
-  if (params.joined_run_gap == 0) return read_words<4>(shared_tile, shared_offset, vector->words);
-  const uint32_t at = static_cast<uint32_t>(row.head + in_row);
-  const uint32_t run = params.joined_run_bytes.divide(at);
-  shared_offset += static_cast<int32_t>(run) * params.joined_run_gap;
-  read_words<4>(shared_tile, shared_offset, vector->words);
-  const auto left = static_cast<int32_t>((run + 1) * params.joined_run_bytes.divisor - at);
-  if (left >= vector_bytes) return;
-  uint32_t next[4];
-  read_words<4>(shared_tile, shared_offset + params.joined_run_gap, next);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t of_run = __funnelshift_lc(~0u, 0u, static_cast<uint32_t>(max(8 * left - 32 * i, 0)));
-    vector->words[i] = (vector->words[i] & of_run) | (next[i] & ~of_run);
-  }
-}
-
-// Stores a row's head or tail as a byte, a half word and up to three words. The tail stands `tail_gap` bytes further on
-// than in a row of one run.
+// Stores a row's head or tail as a byte, a half word and up to three words.
 __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail, unsigned char* dst,
-                                              int32_t tail_gap, const unsigned char* shared_tile) {
+                                              const unsigned char* shared_columns) {
   const int32_t bytes = is_tail ? row.tail : row.head;
   const int32_t to_vector = is_tail ? row.vectors * vector_bytes : -vector_bytes;
   unsigned char* vector = dst + (row.offset + to_vector);
-  const int32_t shared_offset = row.shared_offset + to_vector + (is_tail ? tail_gap : 0);
+  const int32_t shared_offset = row.shared_offset + to_vector;
   const int32_t first = is_tail ? 0 : vector_bytes - bytes, last = is_tail ? bytes : vector_bytes;
   if (reinterpret_cast<uintptr_t>(vector) % vector_bytes != 0) {  // the row ends in the vector that it starts in
 #pragma unroll 1
-    for (int32_t i = first; i < last; ++i) vector[i] = shared_tile[shared_offset + i];
+    for (int32_t i = first; i < last; ++i) vector[i] = shared_columns[shared_offset + i];
     return;
   }
   const int32_t odd_end = is_tail ? last : first;
   if (odd_end & 1) {
     const int32_t at = is_tail ? last - 1 : first;
-    vector[at] = shared_tile[shared_offset + at];
+    vector[at] = shared_columns[shared_offset + at];
   }
   const int32_t even_end = is_tail ? last : first + 1;
   if (even_end & 2) {
     const int32_t at = is_tail ? last & ~3 : even_end & ~1;
-    const uint32_t low = shared_tile[shared_offset + at], high = shared_tile[shared_offset + at + 1];
+    const uint32_t low = shared_columns[shared_offset + at], high = shared_columns[shared_offset + at + 1];
     *reinterpret_cast<uint16_t*>(vector + at) = static_cast<uint16_t>(low | high << 8);
   }
   const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
   uint32_t words[3];
-  read_words<3>(shared_tile, shared_offset + 4 * first_word, words);
+  read_words<3>(shared_columns, shared_offset + 4 * first_word, words);
 #pragma unroll
   for (int i = 0; i < 3; ++i)
     if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
@@ -190,25 +245,24 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
 
 // Stores heads and tails, one per thread: fewer instructions than half a warp per end, one byte per thread.
 template <int kThreads>
-__device__ __forceinline__ void store_row_ends(const ByteTileParams& params, const TileOrigin& tile,
-                                               const JoinedRows& joined, const VectoredRow* rows,
-                                               const unsigned char* shared_tile) {
-  const int32_t tail_gap = static_cast<int32_t>(joined.runs - 1) * params.joined_run_gap;
+__device__ __forceinline__ void store_row_ends(const TileOrigin& tile, const JoinedRows& joined,
+                                               const VectoredRow* rows, const unsigned char* shared_columns) {
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
     const VectoredRow row = rows[item / 2];
     const bool is_tail = item % 2 != 0;
-    if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, tail_gap, shared_tile);
+    if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, shared_columns);
   }
 }
 
 // dst[c, e] = src[e, c] for a tile of 1-byte elements whose runs share no dimension: (source rows, columns) in src,
 // (destination rows, run elements) in dst. A gather by bytes reads shared memory once per byte; words take a third:
 //   1. source rows are copied to shared memory in 16-byte vectors;
-//   2. a thread reads up to two items of 4 rows by 16 columns and transposes 4 x 4 bytes at a time; after a barrier it
-//      writes words into destination rows, columns_pitch bytes apart, in the same shared memory;
-//   3. a thread reads five words of a destination row, shifts them to a 16-byte vector and stores it; heads and tails
-//      follow. Runs that lie one after the other in dst are joined to one row: fewer heads and tails.
+//   2. a thread reads up to two items of 4 rows by up to 16 columns and transposes 4 x 4 bytes at a time; after a
+//      barrier it writes the words of each column to the same shared memory. Runs that lie one after the other in dst
+//      do so there, and are one destination row;
+//   3. a thread reads a vector of a destination row and stores it: one that has the same offset in a vector in shared
+//      memory as it is, another as five words that it shifts. Heads and tails follow.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_resident_threads / kThreads))
     byte_tile(const __grid_constant__ GridConstant<ByteTileParams> params) {
@@ -216,46 +270,34 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
   VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
   const TileOrigin tile = locate_tile<true>(params.tile);
   const int32_t shift = tile_shift(params.load, tile);
+  const auto into_vector = static_cast<int32_t>(
+      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst - params.halo_bytes)) % vector_bytes);
+  const int32_t columns_shift = params.dst_rows_are_aligned ? into_vector : 0;
   load_tile<false, kThreads>(params.tile, params.load, tile, shared_tile, shift,
                              [](int32_t shared_offset, uint32_t) { return shared_offset; });
-  make_table<kThreads>(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
+  if (params.table.rank > 1)
+    make_table<kThreads>(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
   const JoinedRows joined(params, tile);
-  make_vectored_rows<kThreads>(params, tile, joined, rows);
+  make_vectored_rows<kThreads>(params, tile, joined, columns_shift, rows);
   async_copy_wait();
   __syncthreads();
 
+  // Columns replace the source rows in shared memory. A block's threads hold all items at once.
+  const ColumnCount count(params, tile);
   TransposedItem items[max_items_per_thread];
-#pragma unroll
-  for (int k = 0; k < max_items_per_thread; ++k) {
-    TransposedItem& item = items[k];
-    uint32_t column_item = threadIdx.x + k * kThreads;
-    const bool is_idle = column_item >= params.num_items;
-    const uint32_t word = take_index(&column_item, params.words_per_run);
-    item.column = static_cast<int32_t>(column_item * columns_per_item) -
-                  (params.src_rows_are_words ? shift & 3 : skew_of(word, params.skew_shift, params.skew_mask));
-    item.element = static_cast<int32_t>(rows_per_item * word);
-    if (is_idle || item.column >= static_cast<int32_t>(tile.dst_row_end) || item.element >= tile.dst_element_end ||
-        item.element + rows_per_item <= tile.dst_element_begin)
-      item.column = -2 * columns_per_item;  // none
-    else
-      read_item(params, shared_tile, shift, &item);
-  }
+  if (!params.src_rows_are_words)
+    read_items<WordOrder::shifted, kThreads>(params, tile, count, shared_tile, shift, items);
+  else if (params.rotation_shift == no_rotation)
+    read_items<WordOrder::on_words, kThreads>(params, tile, count, shared_tile, shift, items);
+  else
+    read_items<WordOrder::rotated, kThreads>(params, tile, count, shared_tile, shift, items);
   __syncthreads();
-#pragma unroll
-  for (int k = 0; k < max_items_per_thread; ++k) {
-    const TransposedItem& item = items[k];
-    const int first = first_word_of(params, item.element);
-    // Shared memory has room for column_margin columns before the tile's and after them.
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int32_t column = item.column + 4 * ((j + first) & 3) + column_margin;
-      if (static_cast<uint32_t>(column) < tile.dst_row_end + column_margin) {
-        unsigned char* at = shared_tile + (column * params.columns_pitch + item.element);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) *reinterpret_cast<uint32_t*>(at + i * params.columns_pitch) = item.words[4 * j + i];
-      }
-    }
-  }
+  if (params.store_bytes == 4)
+    write_items<4>(params, count, shared_tile + columns_shift, items);
+  else if (params.store_bytes == 2)
+    write_items<2>(params, count, shared_tile + columns_shift, items);
+  else
+    write_items<1>(params, count, shared_tile + columns_shift, items);
   __syncthreads();
 
 #pragma unroll 1
@@ -264,11 +306,15 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
     const uint32_t vector = cursor.vector - row.skipped_vectors;
     if (vector >= row.vectors) continue;
     const auto in_row = static_cast<int32_t>(vector * vector_bytes);
+    const int32_t shared_offset = row.shared_offset + in_row;
     Vector<1> out;
-    read_vector(params, row, in_row, shared_tile, &out);
+    if (params.dst_rows_are_aligned)
+      out.whole = *reinterpret_cast<const uint4*>(shared_tile + shared_offset);
+    else
+      read_words<4>(shared_tile, shared_offset, out.words);
     *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
   }
-  if (params.dst_rows_have_ends) store_row_ends<kThreads>(params, tile, joined, rows, shared_tile);
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(tile, joined, rows, shared_tile);
 }
 
 }  // namespace flowk::permute

@@ -66,6 +66,10 @@ struct RankedTile {
   float cost;
 };
 
+// The numbers by which the members of TileCosts, or of ByteTileCosts if the tile is a byte_tile, add up to the tile's
+// predicted time; tile/permute_tile_search.cpp.
+std::vector<float> tile_terms(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice);
+
 // All tiles that plan_tile() chooses from, the one of least predicted time first; tile/permute_tile_search.cpp.
 std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& device);
 

@@ -30,7 +30,8 @@ struct TileCosts {
   float row_of_dims;       // more if source rows have three dimensions or more
   float dst_row;           // over the table of destination rows
   float store;
-  float element_gather;  // for each element of a vector
+  float element_gather;  // for each element of a vector, except in aligned_tile
+  float convert_gather;  // more if it is converted
   float partial_store;
   float table;  // KB of table
   float few_bytes_in_flight;
@@ -52,11 +53,13 @@ struct ByteTileCosts {
   float copy;
   float block;        // the start of a block
   float load;         // vectors of src
-  float table;        // entries of the table
+  float table;        // entries of the table, of runs of several dimensions
   float row;          // entries of the table of rows
   float item;         // items of 4 x 16 bytes
+  float src_shift;    // more if source rows do not start on words
+  float part;         // more for every half or byte of a word that is stored alone
   float store;        // vectors of dst
-  float joint;        // more if rows are joined runs
+  float dst_shift;    // more if destination rows do not start on words
   float end;          // heads and tails
   float src_sectors;  // parts of sectors at the ends of a source run, over the run
   float dst_sectors;  // of a destination row: stores of 32 sectors hold up shared memory

@@ -19,7 +19,7 @@ TEST(permute_tiles_are_right) {
   constexpr int64_t num_rows = 96, num_columns = 160;
   const std::vector<float> x = counted(num_rows * num_columns);
   const int64_t extents[2] = {num_columns, num_rows}, src_strides[2] = {1, num_columns}, dst_strides[2] = {num_rows, 1};
-  double features[18];
+  double features[18 + sizeof(flowk::permute::TileCosts) / sizeof(float)];
   int num_planned = 0;
   for (int src = 0; src < 64; ++src) {
     std::vector<float> y(x.size());

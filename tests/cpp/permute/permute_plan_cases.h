@@ -114,7 +114,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {byte_tile, {"destination not aligned", 1, {4096, 4096}, {1, 0}, 0, 1}},
       {byte_tile, {"runs of several dimensions", 1, {74, 78, 221, 14}, {2, 3, 1, 0}}},
       {byte_tile, {"more than 2^31 elements", 1, {50001, 50003}, {1, 0}}},
-      {general_tile, {"runs shorter than 16 bytes", 1, {mega, 13}, {1, 0}}},
+      {byte_tile, {"runs shorter than 16 bytes", 1, {mega, 13}, {1, 0}}},
 
       // ---- a side has no dimension of stride 1
       {strided_tile, {"every second element of either side", 4, {500, 600}, {1, 0}, 0, 0, {2400, 2}, {2000, 2}}},

@@ -47,7 +47,10 @@ struct Reached {
   bool several_passes = false, joined_rows = false;
   bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
        words_rotated = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
-       words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false;
+       words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false,
+       words_joined_outside = false, words_batched = false, words_batch_cut = false, words_aligned = false,
+       words_not_aligned = false;
+  bool words_stored[5] = {}, words_per_item[5] = {};  // by the bytes that are stored at once, and by words
 
   void add(const PermutePlan& plan) {
     kernels[static_cast<int>(plan.kernel())] = true;
@@ -71,8 +74,15 @@ struct Reached {
     unskewed |= params.skew_mask == 0;
     words_by_table |= params.table.rank > 1;
     words_with_halo |= tile.halo > 0;
-    words_joined |= params.joined_run_gap != 0 && !params.joins_src_cut;
-    words_joined_along_cut |= params.joined_run_gap != 0 && params.joins_src_cut && tile.num_src_slices > 1;
+    words_joined |= params.run_join.divisor > 1 && !params.joins_src_cut;
+    words_joined_along_cut |= params.joins_src_cut && tile.num_src_slices > 1;
+    const bool is_batched = params.has_outer && tile.src_rows.cut == TileCount::of_src_cut;
+    words_joined_outside |= params.has_outer && params.dst_outer_step < params.columns_pitch;
+    words_batched |= params.has_outer && params.dst_outer_step >= params.columns_pitch;
+    words_batch_cut |= is_batched && has_short_last_src(tile);
+    (params.dst_rows_are_aligned ? words_aligned : words_not_aligned) = true;
+    words_stored[params.store_bytes] = true;
+    words_per_item[params.words_per_item] = true;
     words_rotated |= params.src_rows_are_words;
     words_without_ends |= !params.dst_rows_have_ends;
     words_past_run |= params.table.num_entries % 4 != 0;
@@ -123,6 +133,9 @@ struct Reached {
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
     CHECK(words_with_halo && words_rotated && words_in_large_blocks && words_without_ends);
+    CHECK(words_joined_outside && words_batched && words_batch_cut && words_aligned && words_not_aligned);
+    CHECK(words_stored[1] && words_stored[2] && words_stored[4]);
+    for (int words = 1; words <= max_words_per_item; ++words) CHECK(words_per_item[words]);
   }
 };
 

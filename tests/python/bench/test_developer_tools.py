@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 import runpy
 import shutil
@@ -136,3 +137,27 @@ def test_the_bench_of_calls_from_c_compiles(tmp_path: Path) -> None:
         [*command, "-o", tmp_path / "bench_calls", f"-Xlinker={file}"], capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_costs_are_fitted_to_measured_tiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    # The tile with more of the second term is slower, by far more than today's costs say.
+    tiles = [
+        {"kernel": 3, "unit_bytes": 4, "fraction": fraction, "terms": [1, term] + [0] * 26}
+        for fraction, term in ((0.9, 0.001), (0.3, 0.01))
+    ]
+    rows = [{"types": "f32", "pick": 0.3, "tiles": tiles}] * 10
+    (tmp_path / "tiles.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(sys, "argv", ["fit_permute", str(tmp_path / "tiles.json")])
+    runpy.run_path(str(ROOT / "bench" / "fit_permute.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "10 cases of 20 tiles, pick over best: 1.000, worst 1.00 -> 1.000, worst 1.00, kept out 1.000"
+    )
+    costs = json.loads("{" + printed.splitlines()[1] + "}")["unit_tile_costs"]
+    tuned = json.loads((ROOT / "bench" / "tuning" / "permute_h200.json").read_text())["constants"]["unit_tile_costs"][
+        "value"
+    ]
+    assert list(costs) == list(tuned) and costs["src_sectors"] > tuned["src_sectors"]

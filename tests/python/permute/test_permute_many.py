@@ -36,7 +36,7 @@ CASES = [
     Case("general_tile", (31, 77), (1, 0), "float32"),
     Case("general_tile", (5, 7, 9, 4), (3, 1, 0, 2), "float64"),
     Case("aligned_tile", (33, 18), (1, 0), "complex128"),
-    Case("byte_tile", (65, 131), (1, 0), "uint8"),
+    Case("byte_tile", (257, 515), (1, 0), "uint8"),
     Case("strided_tile", (20, 30), (1, 0), "int32", (70, 2), (41, 2)),
     # A src that runs downwards is aligned as its last element, not as its pointer.
     Case("general_tile", (31, 78), (1, 0), "float32", (80, -1)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A byte_tile in shared memory: the items of its threads, and a pitch of destination rows with few bank conflicts.
+// A byte_tile in shared memory: the items of its threads, and the columns, with few bank conflicts.
 #include "permute/plan/tile/permute_tile.h"
 #include "permute/tile_index.h"
 
@@ -9,88 +9,219 @@ namespace {
 constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
 constexpr int32_t above_zero = 1024;  // keeps offsets positive; a multiple of the banks' period
 
-// Joins runs that lie one after the other in dst to one row. Returns the columns from one run to the next.
-int32_t join_runs(const Tile& tile, ByteTileParams* params) {
-  if (tile.adjacent_rows == 1) return 0;
+// A way to take the tile apart into items, and its cost in wavefronts of shared memory; 4 instructions cost as much as
+// one. Not measured.
+struct Items {
+  int32_t words_per_item;
+  int32_t rotation_shift;
+  int32_t skew_shift;
+  uint32_t skew_mask;
+  int64_t sets_per_outer;
+  int32_t columns_pitch;
+  bool are_aligned;
+  float cost;
+};
+
+// The columns in the order of src.
+struct Columns {
+  int64_t inner;
+  int64_t outer;
+  int32_t run_bytes;  // of a destination run, with the halo
+  int64_t row_bytes;  // of one column, or of the runs along the outer dimension that are joined
+  bool joins_outer;   // the joined runs are the outer dimension's
+  bool joins_inner;
+  int32_t alignment;  // of all rows in dst
+};
+
+Columns columns_of(const TileLayout& layout, const ByteTileParams& params) {
+  const Tile& tile = layout.tile;
+  const TileRowDim* dims = params.tile.dst_row_dims;
+  const int rank = params.tile.dst_row_rank;
+  Columns columns = {};
+  columns.run_bytes = static_cast<int32_t>(params.table.num_entries);
+  columns.joins_inner = tile.join_dim >= 0 && tile.join_dim == layout.dst_rows.dims[0];
+  columns.joins_outer = tile.join_dim >= 0 && !columns.joins_inner && tile.batch_dim < 0;
+  const bool has_outer = columns.joins_outer || tile.batch_dim >= 0;
+  columns.outer = has_outer ? dims[rank - 1].divider.divisor : 1;
+  columns.inner = params.store.num_rows.divisor / columns.outer;
+  columns.row_bytes = columns.run_bytes * (columns.joins_outer ? columns.outer : 1);
+  columns.alignment = static_cast<int32_t>(lowest_bit(static_cast<uint64_t>(params.halo_bytes), tile.dst.alignment));
+  return columns;
+}
+
+// The offset in shared memory of each destination row dimension, if columns are `pitch` bytes apart.
+int64_t column_step(const Columns& columns, const ByteTileParams& params, int d, int64_t pitch) {
+  if (columns.joins_outer && d == params.tile.dst_row_rank - 1) return columns.run_bytes;
+  int64_t before = 1;
+  for (int i = 0; i < d; ++i) before *= params.tile.dst_row_dims[i].divider.divisor;
+  return before * pitch;
+}
+
+// Does every row have the same offset in a vector in dst and in shared memory?
+bool are_congruent(const Columns& columns, const ByteTileParams& params, int64_t pitch) {
+  for (int d = 0; d < params.tile.dst_row_rank; ++d) {
+    const TileRowDim& dim = params.tile.dst_row_dims[d];
+    if (dim.divider.divisor > 1 && (dim.stride - column_step(columns, params, d, pitch)) % vector_bytes != 0)
+      return false;
+  }
+  return true;
+}
+
+// If all rows start at the same offset in a word, lanes with rows in one bank take the words of their columns in
+// rotated order. Otherwise, if the rows that the lanes read are 2, 4, 8 or 16 words apart, that number of sets of lanes
+// share a bank: each set takes columns one word to the left of the set before. Returns the wavefronts of a read.
+float choose_reads(const ByteTileParams& params, int choice, Items* items) {
+  const uint32_t num_words = params.words_per_run.divisor;
+  const int32_t columns_per_item = columns_per_word * items->words_per_item;
+  items->rotation_shift = no_rotation;
+  items->skew_shift = 0;
+  items->skew_mask = 0;
+  if (params.src_rows_are_words && choice > 0) items->rotation_shift = 1 + choice;  // 1, 2, 4, 8 lanes
+  if (!params.src_rows_are_words) {
+    items->skew_shift = 5 - choice;
+    items->skew_mask = (1u << choice) - 1;
+  }
+  int32_t shared_offsets[warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
+    const uint32_t word = lane % num_words;
+    const auto element = static_cast<int32_t>(rows_per_item * word);
+    shared_offsets[lane] = above_zero + locate_run_element(params.table, static_cast<uint32_t>(element)) +
+                           columns_per_item * static_cast<int32_t>(lane / num_words) +
+                           4 * first_word_of(element, items->rotation_shift) -
+                           skew_of(word, items->skew_shift, items->skew_mask);
+  }
+  return bank_conflicts(shared_offsets, 4, 0);
+}
+
+// The wavefronts of a column's store, and of the vectors that a thread reads of a row.
+void count_passes(const Columns& columns, const ByteTileParams& params, const Items& items, float* stores,
+                  float* loads) {
+  const uint32_t num_words = params.words_per_run.divisor;
+  const uint32_t per_segment = params.store.vectors_per_segment.divisor;
+  const auto num_rows = static_cast<uint32_t>(columns.inner * columns.outer * columns.run_bytes / columns.row_bytes);
+  int32_t written[warp_lanes], read[warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
+    const uint32_t word = lane % num_words;
+    const int32_t column =
+        columns_per_word * items.words_per_item * static_cast<int32_t>(lane / num_words) +
+        columns_per_word * first_word_of(static_cast<int32_t>(rows_per_item * word), items.rotation_shift) -
+        skew_of(word, items.skew_shift, items.skew_mask);
+    written[lane] = (above_zero + column) * items.columns_pitch + static_cast<int32_t>(rows_per_item * word);
+    const uint32_t item = lane / per_segment, row = item % num_rows;
+    const uint32_t vector = item / num_rows * per_segment + lane % per_segment;
+    read[lane] = static_cast<int32_t>(columns.joins_inner
+                                          ? lane * vector_bytes
+                                          : row * static_cast<uint32_t>(items.columns_pitch) + vector * vector_bytes);
+    if (items.are_aligned) read[lane] &= -vector_bytes;
+  }
+  *stores = bank_conflicts(written, 4, 0);
+  *loads = items.are_aligned ? 4 * bank_conflicts(read, vector_bytes, 0) + 3 : 5 * bank_conflicts(read, 4, 0) + 6;
+}
+
+// Chooses the items, at most max_items, and the pitch of the columns. Rows that are joined have no padding; others
+// start on words.
+void choose_items(const Columns& columns, int32_t src_alignment, int64_t max_items, ByteTileParams* params) {
+  const bool joins = columns.joins_inner || columns.joins_outer;
+  const int64_t num_vectors = ceil_div(columns.inner * columns.outer * columns.run_bytes, vector_bytes);
+  const int32_t min_pitch =
+      static_cast<int32_t>(columns.joins_inner ? columns.run_bytes : round_up(columns.row_bytes, rows_per_item));
+  const int32_t max_padding = columns.joins_inner ? 0 : byte_tile_padding(static_cast<int32_t>(columns.row_bytes));
+  Items best = {};
+  best.cost = FLT_MAX;
+  for (int words_per_item = 1; words_per_item <= max_words_per_item; ++words_per_item) {
+    if (words_per_item > 1 && columns_per_word * (words_per_item - 1) >= columns.inner + column_margin) break;
+    for (int choice = 0; choice <= max_log2_skew; ++choice) {
+      if (params->src_rows_are_words && choice > 0 && words_per_item < max_words_per_item) break;
+      Items items = {};
+      items.words_per_item = words_per_item;
+      const float reads = choose_reads(*params, choice, &items);
+      const int64_t extra = params->src_rows_are_words ? (src_alignment >= rows_per_item ? 0 : column_margin)
+                                                       : columns_per_word * int64_t{items.skew_mask};
+      items.sets_per_outer = ceil_div(columns.inner + extra, columns_per_word * words_per_item);
+      if (items.sets_per_outer * columns.outer * params->words_per_run.divisor > max_items) continue;
+      const auto num_items =
+          static_cast<float>(items.sets_per_outer * columns.outer * params->words_per_run.divisor) / warp_lanes;
+      for (int32_t padding = 0; padding < 32 && padding <= max_padding; padding += rows_per_item) {
+        items.columns_pitch = min_pitch + padding;
+        const int32_t store_bytes =
+            joins ? static_cast<int32_t>(lowest_bit(static_cast<uint64_t>(columns.run_bytes), 4)) : 4;
+        items.are_aligned =
+            are_congruent(columns, *params, items.columns_pitch) && (joins || columns.alignment >= store_bytes);
+        const auto words = static_cast<float>(words_per_item);
+        const float parts = items.are_aligned ? 4.0f / static_cast<float>(std::min(store_bytes, columns.alignment))
+                                              : 4.0f / static_cast<float>(store_bytes);
+        float stores = 0, loads = 0;
+        count_passes(columns, *params, items, &stores, &loads);
+        const float item = 10 + (params->src_rows_are_words ? 4 * words : 4 * words + 4) * reads +
+                           words * (4 + 4 * parts * stores + 2 * (parts - 1));
+        items.cost = num_items * item + static_cast<float>(num_vectors) / warp_lanes * loads;
+        if (items.cost >= best.cost - 0.01f) continue;
+        best = items;
+        params->store_bytes = static_cast<int32_t>(4 / parts);
+      }
+    }
+  }
+  params->words_per_item = best.words_per_item;
+  params->rotation_shift = best.rotation_shift;
+  params->skew_shift = best.skew_shift;
+  params->skew_mask = best.skew_mask;
+  params->columns_pitch = best.columns_pitch;
+  params->dst_rows_are_aligned = best.are_aligned;
+  params->sets_per_outer = Divider(static_cast<uint32_t>(best.sets_per_outer));
+  params->num_items = static_cast<uint32_t>(best.sets_per_outer * columns.outer * params->words_per_run.divisor);
+}
+
+// Do all destination rows consist of aligned vectors? Those of the joined dimensions are parts of a row.
+bool fill_vectors(const TileSearch& search, const TileLayout& layout, int64_t row_bytes, uint64_t joined_dims) {
+  const PermuteProblem& problem = search.problem;
+  uint64_t starts = reinterpret_cast<uintptr_t>(problem.dst) | static_cast<uint64_t>(row_bytes);
+  for (int d = 0; d < problem.rank; ++d) {
+    const bool is_whole = contains(layout.tile.dst.whole_dims | joined_dims, d);
+    if (!is_whole) starts |= static_cast<uint64_t>(std::abs(problem.dst_strides[d]));
+    if (is_whole && layout.extents[d] < problem.extents[d]) {
+      const int64_t last = problem.extents[d] % layout.extents[d];
+      starts |= static_cast<uint64_t>(problem.dst_strides[d] * layout.extents[d] | problem.dst_strides[d] * last);
+    }
+  }
+  return starts % vector_bytes == 0;
+}
+
+// Joins destination rows that lie one after the other in dst and in shared memory. Returns the bytes of a row.
+int64_t join_rows(const TileLayout& layout, ByteTileParams* params, uint64_t* joined_dims) {
   TileRowDim* const dims = params->tile.dst_row_dims;
-  int d = 0;
-  while (dims[d].stride != tile.dst.bytes) ++d;
-  const TileRowDim joined = dims[d];
-  const int rank = --params->tile.dst_row_rank;
-  std::copy(dims + d + 1, dims + rank + 1, dims + d);
-  dims[rank] = {};
-  params->store.num_rows = Divider(params->store.num_rows.divisor / joined.divider.divisor);
-  params->joins_src_cut = d == rank;  // a cut dimension is the last
-  params->run_join = params->joins_src_cut ? params->store.num_rows : joined.divider;
-  params->joined_run_bytes = Divider(static_cast<uint32_t>(tile.dst.bytes));
-  return joined.shared_step;
-}
-
-// If all rows start at the same offset in a word, lanes with rows in one bank take the four words of their 16 columns
-// in rotated order. Chooses how many lanes in a row take the same word.
-void choose_rotation(int32_t src_alignment, int64_t num_columns, ByteTileParams* params) {
-  const uint32_t num_words = params->words_per_run.divisor;
-  const int64_t items = ceil_div(num_columns + (src_alignment >= 4 ? 0 : column_margin), columns_per_item);
-  params->num_items = static_cast<uint32_t>(items) * num_words;
-  float best = 0;
-  for (int shift = 2; shift <= 5; ++shift) {  // 1, 2, 4, 8 lanes
-    int32_t shared_offsets[warp_lanes];
-    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-      const uint32_t element = rows_per_item * (lane % num_words);
-      shared_offsets[lane] = above_zero + locate_run_element(params->table, element) +
-                             columns_per_item * static_cast<int32_t>(lane / num_words) +
-                             4 * first_word_of(static_cast<int32_t>(element), shift);
-    }
-    const float passes = bank_conflicts(shared_offsets, 4, 0);
-    if (shift > 2 && passes >= best) continue;
-    best = passes;
-    params->rotation_shift = shift;
-    if (best <= 1) return;
+  int64_t row_bytes = layout.tile.dst.bytes, num_runs = 1;
+  int row_dims[max_tile_dims];
+  std::copy(layout.dst_rows.dims, layout.dst_rows.dims + layout.dst_rows.rank, row_dims);
+  while (layout.tile.join_dim >= 0 && !params->joins_src_cut) {
+    int& rank = params->tile.dst_row_rank;
+    const TileRowDim* const end = dims + rank;
+    TileRowDim* const joined = std::find_if(dims, dims + rank, [&](const TileRowDim& dim) {
+      return dim.stride == row_bytes && dim.shared_step == row_bytes;
+    });
+    if (joined == end) break;
+    row_bytes *= joined->divider.divisor;
+    num_runs *= joined->divider.divisor;
+    params->joins_src_cut = layout.tile.src_cut >= 0 && joined == end - 1;  // a cut dimension is the last
+    *joined_dims |= uint64_t{1} << row_dims[joined - dims];
+    std::copy(row_dims + (joined - dims) + 1, row_dims + rank, row_dims + (joined - dims));
+    std::copy(joined + 1, dims + rank, joined);
+    dims[--rank] = {};
   }
-}
-
-// The rows that a warp's lanes read are 4 source rows apart. If that is 2, 4, 8 or 16 words, that number of sets of
-// lanes share a bank: each set takes columns one word to the left of the set before, so the tile has more columns.
-void choose_skew(int64_t max_items, int64_t num_columns, ByteTileParams* params) {
-  const uint32_t num_words = params->words_per_run.divisor;
-  int32_t rows[warp_lanes];
-  for (uint32_t lane = 0; lane < warp_lanes; ++lane)
-    rows[lane] = locate_run_element(params->table, rows_per_item * (lane % num_words));
-  float best = 0;
-  for (int log2 = 0; log2 <= max_log2_skew; ++log2) {
-    const int32_t shift = 5 - log2;
-    const uint32_t mask = (1u << log2) - 1;
-    int32_t shared_offsets[warp_lanes];
-    for (uint32_t lane = 0; lane < warp_lanes; ++lane)
-      shared_offsets[lane] = above_zero + rows[lane] + columns_per_item * static_cast<int32_t>(lane / num_words) -
-                             skew_of(lane % num_words, shift, mask);
-    const float passes = bank_conflicts(shared_offsets, 4, 0);
-    const int64_t items = ceil_div(num_columns + 4 * int64_t{mask}, columns_per_item);
-    if (log2 > 0 && items * num_words > max_items) return;
-    // An item reads 4 rows of 5 words and writes 16, in some 110 instructions; 4 instructions cost as much as a
-    // wavefront. Not measured.
-    const float cost = static_cast<float>(items) * (20 * passes + 16 + 28);
-    if (log2 == 0 || cost < best) {
-      best = cost;
-      params->skew_shift = shift;
-      params->skew_mask = mask;
-      params->num_items = static_cast<uint32_t>(items) * num_words;
-    }
-    if (passes <= 1) return;
-  }
+  const uint32_t num_rows = params->store.num_rows.divisor / static_cast<uint32_t>(num_runs);
+  params->store.num_rows = Divider(num_rows);
+  params->run_join = Divider(params->joins_src_cut ? num_rows : static_cast<uint32_t>(num_runs));
+  return row_bytes;
 }
 
 // The most vectors of a destination row, and those that neighbouring threads store. With a halo rows start and end on
 // sectors; long ones are taken line by line.
-void choose_vectors(const Tile& tile, int num_threads, ByteTileParams* params) {
-  const int32_t run_bytes = tile.dst.bytes * tile.adjacent_rows;
-  params->halo_bytes = params->tile.halo * tile.dst.per_index;
-  int64_t vectors = run_bytes / vector_bytes;
+void choose_vectors(const Tile& tile, int64_t row_bytes, int num_threads, ByteTileParams* params) {
+  int64_t vectors = row_bytes / vector_bytes;
   params->dst_granule = vector_bytes;
   if (tile.halo > 0) {
     params->store.span_end_mask = sector_bytes - 1;
-    if (run_bytes % sector_bytes != 0) vectors = round_up(run_bytes, sector_bytes) / vector_bytes;
-  } else if (tile.dst.alignment < line_bytes && run_bytes >= 4 * line_bytes) {
+    if (row_bytes % sector_bytes != 0) vectors = round_up(row_bytes, sector_bytes) / vector_bytes;
+  } else if (tile.dst.alignment < line_bytes && row_bytes >= 4 * line_bytes) {
     params->dst_granule = line_bytes;
     vectors += line_vectors - 1;
   }
@@ -100,79 +231,48 @@ void choose_vectors(const Tile& tile, int num_threads, ByteTileParams* params) {
   set_segments(vectors, per_segment, num_threads, &params->store);
 }
 
-// Chooses the pitch of destination rows: lanes write words of one run, and read vectors of several rows.
-void choose_columns_pitch(const Tile& tile, int32_t joined_columns, ByteTileParams* params) {
-  constexpr int num_paddings = 8;
-  const uint32_t num_words = params->words_per_run.divisor;
-  const uint32_t per_segment = params->store.vectors_per_segment.divisor;
-  const auto run = static_cast<int32_t>(params->table.num_entries);
-  const int32_t row_bytes = run * tile.adjacent_rows;
-  int32_t read_columns[warp_lanes], read_elements[warp_lanes];
-  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-    uint32_t segment = lane / per_segment;
-    const uint32_t row = take_index(&segment, params->store.num_rows);
-    int64_t offset;
-    locate_tile_row(params->tile.dst_row_dims, params->tile.dst_row_rank, row, &offset, &read_columns[lane]);
-    const auto address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params->tile.dst + offset));
-    const uint32_t first = tile.halo > 0 ? 0 - (address & params->store.span_end_mask) : (0 - address) % vector_bytes;
-    const int32_t element = params->halo_bytes + static_cast<int32_t>(first) +
-                            static_cast<int32_t>((segment * per_segment + lane % per_segment) * vector_bytes);
-    const bool is_inside = element + vector_bytes <= row_bytes;
-    read_columns[lane] += element / run * joined_columns;
-    read_elements[lane] = is_inside ? element % run : -1;
-  }
-  const auto run_bytes = static_cast<int32_t>(rows_per_item * num_words);
-  float best = 0;
-  for (int32_t padding = 0; padding < 4 * num_paddings && padding <= byte_tile_padding(run); padding += 4) {
-    const int32_t pitch = run_bytes + padding;
-    int32_t reads[warp_lanes], writes[warp_lanes];
-    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-      reads[lane] = read_elements[lane] < 0 ? -1 : above_zero + read_columns[lane] * pitch + read_elements[lane];
-      const uint32_t word = lane % num_words;
-      const int32_t column = columns_per_item * static_cast<int32_t>(lane / num_words) -
-                             skew_of(word, params->skew_shift, params->skew_mask);
-      writes[lane] = (above_zero + column) * pitch + static_cast<int32_t>(rows_per_item * word);
-    }
-    // Wavefronts per vector: 5 words read, and 16 / 4 written. Near ties keep the smaller pitch.
-    const float passes = 5 * bank_conflicts(reads, 4, 0) + 4 * bank_conflicts(writes, 4, 0);
-    if (padding > 0 && passes >= best - 0.25f) continue;
-    best = passes;
-    params->columns_pitch = pitch;
-  }
-}
-
 }  // namespace
 
-bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* params) {
+bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params) {
+  const Tile& tile = layout.tile;
   RunTable& table = params->table;
   table.num_entries = static_cast<uint32_t>(params->tile.whole_count(params->tile.dst_run_elements));
   params->words_per_run = Divider(static_cast<uint32_t>(ceil_div(table.num_entries, rows_per_item)));
-  params->dst_rows_have_ends = !tile.dst.fills_vectors;
-  const int64_t num_columns = params->store.num_rows.divisor;
-  const int32_t joined_columns = join_runs(tile, params);
-  choose_vectors(tile, launch->num_threads, params);
-  const int64_t max_items = int64_t{max_items_per_thread} * launch->num_threads;
+  params->halo_bytes = params->tile.halo * tile.dst.per_index;
+  const Columns columns = columns_of(layout, *params);
+  TileRowDim* const dims = params->tile.dst_row_dims;
+  TileRowDim& outermost = dims[params->tile.dst_row_rank - 1];
+  params->has_outer = columns.joins_outer || tile.batch_dim >= 0;
+  params->inner_columns = Divider(static_cast<uint32_t>(columns.inner));
+  params->src_outer_step = params->has_outer ? outermost.shared_step : 0;
   params->src_rows_are_words =
+      params->src_outer_step % rows_per_item == 0 &&
       std::all_of(table.dims, table.dims + table.rank, [](const RunTableDim& dim) { return dim.shared_step % 4 == 0; });
-  if (params->src_rows_are_words)
-    choose_rotation(tile.src.alignment, num_columns, params);
-  else
-    choose_skew(max_items, num_columns, params);
-  if (params->num_items > max_items) return false;
-  choose_columns_pitch(tile, joined_columns, params);
-  if (joined_columns > 0) params->joined_run_gap = joined_columns * params->columns_pitch - tile.dst.bytes;
-  // Skewed columns start before the first row and end after the last.
+  // A first guess of the segments: count_passes() reads them.
+  choose_vectors(tile, columns.joins_outer ? columns.row_bytes : tile.dst.bytes, launch->num_threads, params);
+  choose_items(columns, tile.src.alignment, int64_t{max_items_per_thread} * launch->num_threads, params);
+  if (params->num_items == 0) return false;
+  for (int d = params->tile.dst_row_rank - 1; d >= 0; --d)
+    dims[d].shared_step = static_cast<int32_t>(column_step(columns, *params, d, params->columns_pitch));
+  params->dst_outer_step = params->has_outer ? outermost.shared_step : 0;
+  uint64_t joined_dims = 0;
+  const int64_t row_bytes = join_rows(layout, params, &joined_dims);
+  choose_vectors(tile, row_bytes, launch->num_threads, params);
+  params->dst_rows_have_ends =
+      tile.dst.is_cut() ? !tile.dst.fills_vectors : !fill_vectors(search, layout, row_bytes, joined_dims);
+  // Skewed columns start before the first row and end after the last. A vector's five words may end after its row.
   const int64_t skew_bytes = 4 * int64_t{params->skew_mask};
   const int64_t start_bytes = round_up(skew_bytes, int64_t{params->load.shift_mask} + 1);
   params->load.start_offset_bytes += static_cast<int32_t>(start_bytes);
   const int64_t src_bytes = launch->shared_bytes + start_bytes + skew_bytes + 2 * vector_bytes;
-  // A vector's five words may end after its row.
-  const int64_t dst_bytes = int64_t{params->columns_pitch} * (num_columns + 2 * column_margin) + vector_bytes;
-  const int64_t bytes = round_up(std::max(src_bytes, dst_bytes), line_bytes);
+  const int64_t columns_bytes =
+      columns.inner * params->columns_pitch * (columns.joins_outer ? 1 : columns.outer) + 2 * vector_bytes;
+  const int64_t bytes = round_up(std::max(src_bytes, columns_bytes), line_bytes);
   if (bytes > max_tile_span_bytes) return false;
   table.offset_bytes = static_cast<int32_t>(bytes);
-  const int64_t entries = rows_per_item * int64_t{params->words_per_run.divisor};
-  launch->shared_bytes = static_cast<int32_t>(bytes + round_up(int64_t{sizeof(RunTableEntry)} * entries, vector_bytes));
+  const int64_t entries = table.rank > 1 ? rows_per_item * int64_t{params->words_per_run.divisor} : 0;
+  launch->shared_bytes =
+      static_cast<int32_t>(table.offset_bytes + round_up(int64_t{sizeof(RunTableEntry)} * entries, vector_bytes));
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "permute/plan/permute_problem.h"
+#include "permute/plan/permute_tuning.h"
 
 namespace flowk::permute {
 
@@ -74,8 +75,13 @@ struct Tile {
   Run src = {}, dst = {};
   int src_cut = -1, dst_cut = -1;  // dimensions
   int32_t src_rows = 1;
-  int32_t dense_rows = 1;     // source rows that lie one after the other in src
-  int32_t adjacent_rows = 1;  // byte_tile: destination runs that lie one after the other in dst, joined to a row
+  int32_t dense_rows = 1;  // source rows that lie one after the other in src
+  // byte_tile: the dimension of src's run along which destination runs lie one after the other in dst, joined to a row
+  // of join_extent runs; -1: none. It is src's innermost, or the second of two.
+  int join_dim = -1;
+  int32_t join_extent = 1;
+  int batch_dim = -1;  // byte_tile: a further dimension, of which a small tile takes `batch` indices
+  int32_t batch = 1;
   int64_t elements = 1;
   int64_t shared_bytes = 0;      // estimated
   int32_t min_shared_bytes = 0;  // of a block of aligned_tile
@@ -132,9 +138,8 @@ inline float idle_share(float waves) {
 }
 
 // The most elements that may lie before a destination row in its first sector.
-inline int32_t max_halo_elements(const PermuteProblem& problem, bool starts_on_vector) {
-  const int32_t in_sector = sector_bytes / problem.dst_unit_bytes;
-  return starts_on_vector ? in_sector / 2 : in_sector - 1;
+inline int32_t max_halo_elements(const PermuteProblem& problem, int32_t alignment) {
+  return (sector_bytes - std::min(alignment, sector_bytes)) / problem.dst_unit_bytes;
 }
 
 // The largest power of 2 that divides `value`, at most `limit`.
@@ -160,8 +165,13 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chai
 
 void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, int64_t slice, Run* run);
 
-// Chooses the halo, and estimates the tile's time; permute_tile_cost.cpp.
-void estimate_tile(const TileSearch& search, Tile* tile);
+// Chooses the halo, and estimates the tile's time, which is a sum of the costs' members, each times a number that
+// follows from the tile; permute_tile_cost.cpp.
+struct AllTileCosts {
+  TileCosts units, byte_units;
+  ByteTileCosts byte_tile;
+};
+void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* tile);
 
 // The pitch of the source rows of aligned_tile. Rows share no line, since each has its own key. The pitch is congruent
 // to src's modulo 128 if that takes little shared memory, otherwise a multiple of the swizzle's line;
@@ -195,26 +205,30 @@ int32_t vectors_per_segment_of(int32_t vectors);
 // Sets the segments of a row of `vectors`, of `per_segment` each, and the passes of a block over them.
 void set_segments(int64_t vectors, int64_t per_segment, int num_threads, TileStore* store);
 
-// byte_tile moves items of 4 x 16 bytes: shorter runs leave most of one empty. In shared memory its destination rows
-// are at most byte_tile_padding() bytes apart.
-constexpr int32_t min_byte_tile_run_bytes = 16;
-inline int32_t byte_tile_padding(int32_t run_bytes) { return std::max(run_bytes / 8, 12); }
+// The shortest source run of byte_tile. In shared memory its destination rows are at most byte_tile_padding() bytes
+// apart.
+constexpr int32_t min_byte_tile_run_bytes = 2;
+inline int32_t byte_tile_padding(int32_t row_bytes) { return std::max(row_bytes / 8, 12); }
 
-// Items of a byte_tile without skewed columns.
-inline int64_t byte_tile_items(int32_t src_run_bytes, int64_t dst_elements) {
-  return ceil_div(src_run_bytes, columns_per_item) * ceil_div(dst_elements, rows_per_item);
+// Words of 4 x 4 bytes in a byte_tile without skewed columns.
+inline int64_t byte_tile_words(int32_t src_run_bytes, int64_t dst_elements) {
+  return ceil_div(src_run_bytes, columns_per_word) * ceil_div(dst_elements, rows_per_item);
 }
 
 // Are elements single bytes that are not converted?
 inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted(); }
 
-inline int byte_tile_threads_of(int64_t items) {
-  return items <= max_items_per_thread * byte_tile_threads ? byte_tile_threads : tile_threads;
+// The threads of a byte_tile's block. Items of short destination runs have up to 3 words: with 4 more of a warp's
+// columns are in the same banks.
+inline int byte_tile_threads_of(int64_t num_words, int64_t dst_elements) {
+  constexpr int64_t short_run_elements = 32;
+  const int64_t words_per_item = dst_elements < short_run_elements ? max_words_per_item - 1 : max_words_per_item;
+  return num_words <= max_items_per_thread * words_per_item * byte_tile_threads ? byte_tile_threads : tile_threads;
 }
 
 // Plans the transpose of a byte_tile. Before the call launch.shared_bytes is the size of its source rows. False if it
-// has more items than a block's threads hold; byte_tile_layout.cpp.
-bool place_columns(const Tile& tile, LaunchConfig* launch, ByteTileParams* params);
+// does not fit shared memory; byte_tile_layout.cpp.
+bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params);
 
 // The time of a warp's access over one without conflicts, by the offset of each thread's element (< 0: none). With
 // shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70); permute_tile_banks.cpp.

@@ -56,7 +56,7 @@ bool is_aligned(const TileSearch& search, const Tile& tile) {
 float choose_halo(const PermuteProblem& problem, Tile* tile) {
   const Run& dst = tile->dst;
   if (tile->dst_cut < 0 || tile->dst_cut == tile->src_cut || dst.alignment >= sector_bytes) return 1;
-  const int32_t needed = max_halo_elements(problem, tile->aligned);
+  const int32_t needed = max_halo_elements(problem, dst.alignment);
   // Whole vectors of halo, if rows start on vectors.
   const auto per_index_bytes = static_cast<uint64_t>(dst.per_index * problem.dst_unit_bytes);
   const int64_t halo =
@@ -101,7 +101,8 @@ float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const T
   const bool is_partial = dst.alignment < vector_bytes && tile.halo == 0;
   const auto vectors = static_cast<int32_t>(ceil_div(dst.bytes, vector_bytes) + (is_partial ? 1 : 0));
   const int32_t per_segment = vectors_per_segment_of(vectors);
-  float per_element = tile.aligned ? 0.0f : costs.element_gather;
+  float per_element =
+      tile.aligned ? 0.0f : costs.element_gather + (problem.is_converted() ? costs.convert_gather : 0.0f);
   if (is_partial) per_element += costs.partial_store * std::min(1.0f, line_bytes / static_cast<float>(dst.bytes));
   const int64_t items = ceil_div(vectors, per_segment) * dst_rows;
   return cost + passes(costs.store + per_element * static_cast<float>(elements_per_vector),
@@ -113,27 +114,45 @@ float parts_of(int32_t alignment, int64_t bytes) {
   return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
 }
 
+// The bytes of a byte_tile's destination row: of a run, or of runs that lie one after the other.
+int64_t joined_row_bytes(const TileSearch& search, const Tile& tile) {
+  int64_t bytes = tile.dst.bytes;
+  if (tile.join_dim < 0) return bytes;
+  const int num_dims = tile.src.num_dims() + (tile.batch_dim >= 0 ? 1 : 0);
+  for (int i = 0; i < num_dims; ++i) {
+    const int d = i < tile.src.num_dims() ? search.src.dims[i] : tile.batch_dim;
+    if (search.problem.dst_strides[d] != bytes) continue;
+    bytes *= d == tile.join_dim ? tile.join_extent : d == tile.batch_dim ? tile.batch : search.problem.extents[d];
+  }
+  return bytes;
+}
+
 // The estimate of a byte_tile; the halo makes its destination runs longer by the factor `with_halo`.
-float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile) {
-  constexpr const ByteTileCosts& costs = byte_tile_costs;
+float byte_tile_cost(const TileSearch& search, const ByteTileCosts& costs, float with_halo, const Tile& tile) {
   const auto elements = static_cast<float>(tile.elements);
   const auto dst_elements = static_cast<int64_t>(static_cast<float>(tile.dst.elements) * with_halo);
   const auto src_rows =
       static_cast<int64_t>(static_cast<float>(tile.src_rows) * with_halo / static_cast<float>(tile.dense_rows));
-  const int64_t items = byte_tile_items(tile.src.bytes, dst_elements);
-  const int num_threads = byte_tile_threads_of(items);
+  const int64_t words = tile.batch * byte_tile_words(tile.src.bytes, dst_elements);
+  const int num_threads = byte_tile_threads_of(words, dst_elements);
   const auto passes = [&](float cost, int64_t n) { return cost * static_cast<float>(ceil_div(n, num_threads)); };
   const int64_t src_run_bytes = int64_t{tile.src.bytes} * tile.dense_rows;
   const int64_t src_row_vectors = ceil_div(src_run_bytes, vector_bytes) + 1;
-  const int64_t loads =
-      ceil_div(src_rows, std::max<int64_t>(num_threads / src_row_vectors, 1)) * ceil_div(src_row_vectors, num_threads);
-  const int64_t row_bytes = int64_t{tile.dst.bytes} * tile.adjacent_rows;
+  const int64_t loads = ceil_div(tile.batch * src_rows, std::max<int64_t>(num_threads / src_row_vectors, 1)) *
+                        ceil_div(src_row_vectors, num_threads);
+  const int64_t row_bytes = joined_row_bytes(search, tile);
   const int64_t num_rows = tile.elements / row_bytes;
   const bool has_ends = tile.halo == 0;
-  const float store = tile.adjacent_rows > 1 ? costs.store + costs.joint : costs.store;
-  float cost = costs.block + costs.load * static_cast<float>(loads) + passes(costs.table, dst_elements) +
-               passes(costs.row, num_rows) + passes(costs.item, items) +
-               passes(store, num_rows * (row_bytes / vector_bytes + 1));
+  const auto store_bytes =
+      tile.join_dim < 0 ? 4.0f : static_cast<float>(lowest_bit(static_cast<uint64_t>(tile.dst.bytes), 4));
+  float item = costs.item + costs.part * (4 / store_bytes - 1);
+  if (tile.src.alignment < rows_per_item) item += costs.src_shift;
+  const bool is_shifted = tile.join_dim < 0 && tile.dst.alignment < rows_per_item;
+  float cost =
+      costs.block + costs.load * static_cast<float>(loads) + passes(costs.row, num_rows) +
+      passes(item, ceil_div(words, max_words_per_item)) +
+      passes(is_shifted ? costs.store + costs.dst_shift : costs.store, num_rows * (row_bytes / vector_bytes + 1));
+  if (tile.dst.num_dims() > 1) cost += passes(costs.table, dst_elements);
   if (!tile.dst.fills_vectors && has_ends) cost += passes(costs.end, 2 * num_rows);
   cost *= static_cast<float>(num_threads * vector_bytes) / elements;
   cost += costs.copy + costs.src_sectors * parts_of(tile.src.alignment, src_run_bytes);
@@ -154,17 +173,17 @@ float byte_tile_cost(const TileSearch& search, float with_halo, const Tile& tile
 
 }  // namespace
 
-void estimate_tile(const TileSearch& search, Tile* tile) {
+void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile* tile) {
   const PermuteProblem& problem = search.problem;
   const Device& device = search.device;
   const Run &src = tile->src, &dst = tile->dst;
   tile->aligned = is_aligned(search, *tile);
   const float with_halo = choose_halo(problem, tile);
   if (tile->is_byte_tile) {
-    tile->cost = byte_tile_cost(search, with_halo, *tile);
+    tile->cost = byte_tile_cost(search, all_costs.byte_tile, with_halo, *tile);
     return;
   }
-  const TileCosts& costs = moves_bytes(problem) ? byte_unit_tile_costs : unit_tile_costs;
+  const TileCosts& costs = moves_bytes(problem) ? all_costs.byte_units : all_costs.units;
   const int64_t tile_bytes = problem.bytes_of(tile->elements);
   const float tile_kb = static_cast<float>(tile_bytes) / 1024.0f;
   const auto src_rows = static_cast<int64_t>(static_cast<float>(tile->src_rows) * with_halo);

@@ -296,11 +296,12 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
 
 bool build_byte_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
   const Run &src = layout.tile.src, &dst = layout.tile.dst;
+  const int64_t dst_elements = dst.elements + layout.tile.halo * dst.per_index;
   const int num_threads =
-      byte_tile_threads_of(byte_tile_items(src.bytes, dst.elements + layout.tile.halo * dst.per_index));
+      byte_tile_threads_of(layout.tile.batch * byte_tile_words(src.bytes, dst_elements), dst_elements);
   ByteTileParams& params = start_plan<ByteTile>(search, layout, num_threads, plan);
   set_table_dims(search, layout, &params.table);
-  if (!place_columns(layout.tile, &plan->launch, &params)) return false;
+  if (!place_columns(search, layout, &plan->launch, &params)) return false;
   add_row_table(&plan->launch, &params);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }

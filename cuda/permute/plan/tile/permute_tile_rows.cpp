@@ -53,7 +53,7 @@ void skip_halo(const TileSearch& search, TileLayout* layout) {
   if (tile.halo == 0 || !tile.is_disjoint()) return;
   if (layout->src_rows.rank != tile.dst.num_dims() || !layout->rows_are_in_dst_order)
     return;  // with further dimensions elements are not rows
-  const int64_t needed = max_halo_elements(search.problem, tile.aligned);
+  const int64_t needed = max_halo_elements(search.problem, tile.dst.alignment);
   // Whole words of byte_tile.
   const int64_t granule = tile.aligned ? needed : 4;
   layout->skipped_elements = std::max<int64_t>(tile.halo * tile.dst.per_index - needed, 0) / granule * granule;
@@ -110,7 +110,14 @@ void find_rows(const TileSearch& search, TileLayout* layout) {
   };
   add_rows(false);
   int64_t bytes = problem.bytes_of(tile.elements);
-  for (int d = problem.rank - 1; d >= 0 && bytes < tile.min_bytes; --d) {
+  if (tile.batch_dim >= 0) {
+    const bool cuts = tile.batch < problem.extents[tile.batch_dim];
+    layout->src_rows.add(tile.batch_dim, tile.batch);
+    layout->dst_rows.add(tile.batch_dim, tile.batch);
+    layout->extents[tile.batch_dim] = tile.batch;
+    if (cuts) layout->shared_row_cut = tile.src_cut = tile.batch_dim;
+  }
+  for (int d = problem.rank - 1; !tile.is_byte_tile && d >= 0 && bytes < tile.min_bytes; --d) {
     if (contains(tile.src.dims | tile.dst.dims, d)) continue;
     if (layout->src_rows.rank + 2 > max_tile_dims || layout->dst_rows.rank + 2 > max_tile_dims) break;
     const int64_t fitting = max_shared_bytes / std::max<int64_t>(tile.shared_bytes, 1);
@@ -121,7 +128,6 @@ void find_rows(const TileSearch& search, TileLayout* layout) {
     layout->dst_rows.add(d, indices);
     layout->extents[d] = indices;
     tile.aligned = false;
-    tile.is_byte_tile = false;
     bytes *= indices;
     tile.shared_bytes *= indices;
     if (cuts) {
@@ -134,7 +140,7 @@ void find_rows(const TileSearch& search, TileLayout* layout) {
   // Rows that lie one after the other in src are loaded as one; a table finds them in any order.
   RowDims& rows = layout->src_rows;
   for (int i = 1; i < rows.rank; ++i) {
-    if (!are_dense(problem, tile.src, rows.dims[i])) continue;
+    if (!contains(tile.dst.dims, rows.dims[i]) || !are_dense(problem, tile.src, rows.dims[i])) continue;
     std::rotate(rows.dims, rows.dims + i, rows.dims + i + 1);
     std::rotate(rows.extents, rows.extents + i, rows.extents + i + 1);
     layout->rows_are_in_dst_order = false;

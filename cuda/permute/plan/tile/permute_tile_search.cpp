@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a tile: candidates for the run of src and of dst, an estimate of the time of every pair, and the
 // cheapest pair.
+#include <array>
+#include <bit>
+
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
 namespace {
+
+// byte_tile: the smallest tile of cut runs, the bytes that a small one of whole runs is filled up to, and what counts
+// as small. None is measured.
+constexpr int64_t min_cut_byte_tile_bytes = 2048, filled_byte_tile_bytes = 8192, small_byte_tile_bytes = 6144;
+constexpr int64_t max_byte_tile_words = max_words_per_item * max_items_per_thread * tile_threads;
 
 // The estimated pitch of source rows in shared memory: exact if rows have one dimension.
 int64_t pitch_of(const TileSearch& search, const Tile& tile, bool is_aligned) {
@@ -22,20 +30,55 @@ int64_t pitch_of(const TileSearch& search, const Tile& tile, bool is_aligned) {
   }
 }
 
-// Is a tile of these two runs a byte_tile?
-bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
-  return moves_bytes(problem) && tile.is_disjoint() && !(tile.src.fills_vectors && tile.dst.fills_vectors) &&
-         std::min(tile.src.bytes, tile.dst.bytes) >= min_byte_tile_run_bytes &&
-         byte_tile_items(tile.src.bytes, tile.dst.elements) <= max_items_per_thread * tile_threads;
+// Finds the destination runs that lie one after the other in dst.
+void find_join(const TileSearch& search, Tile* tile) {
+  const Run& src = tile->src;
+  if (tile->dst.is_cut()) return;
+  for (int i = 0; i < std::min(src.num_dims(), 2); ++i) {
+    const int d = search.src.dims[i];
+    if (search.problem.dst_strides[d] != tile->dst.bytes || (i == 1 && src.num_dims() > 2)) continue;
+    tile->join_dim = d;
+    tile->join_extent = d == src.cut ? src.slice : static_cast<int32_t>(search.problem.extents[d]);
+  }
 }
 
-// Makes the tile of two runs; false if they make no box of at most max_bytes.
-bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_bytes, Tile* tile) {
+// Is a tile of these two runs a byte_tile? Rows of joined runs have lines to store.
+bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
+  return tile.is_disjoint() && !(tile.src.fills_vectors && tile.dst.fills_vectors) &&
+         tile.src.bytes >= min_byte_tile_run_bytes &&
+         tile.dst.bytes * tile.join_extent >= (tile.join_dim < 0 ? vector_bytes : line_bytes) &&
+         byte_tile_words(tile.src.bytes, tile.dst.elements) <= max_byte_tile_words &&
+         (!(tile.src.is_cut() || tile.dst.is_cut()) || problem.bytes_of(tile.elements) >= min_cut_byte_tile_bytes);
+}
+
+// A small byte_tile of whole runs takes indices of one further dimension.
+void find_batch(const TileSearch& search, Tile* tile) {
+  const PermuteProblem& problem = search.problem;
+  if (tile->src_cut >= 0 || tile->dst_cut >= 0) return;
+  if (tile->join_dim >= 0 && tile->join_dim != search.src.dims[0]) return;  // columns have two dimensions already
+  const int64_t bytes = problem.bytes_of(tile->elements);
+  for (int d = problem.rank - 1; d >= 0 && bytes < std::min(small_byte_tile_bytes, tile->min_bytes); --d) {
+    if (contains(tile->src.dims | tile->dst.dims, d)) continue;
+    const int64_t words = byte_tile_words(tile->src.bytes, tile->dst.elements);
+    const int64_t indices =
+        std::min({problem.extents[d], ceil_div(std::min(filled_byte_tile_bytes, tile->min_bytes), bytes),
+                  max_byte_tile_words / words});
+    if (indices < 2) return;
+    tile->batch_dim = d;
+    tile->batch = static_cast<int32_t>(indices);
+    tile->elements *= indices;
+    tile->shared_bytes *= indices;
+    return;
+  }
+}
+
+// Makes the tile of two runs; false if they make no box of at most max_tile_bytes.
+bool join(const TileSearch& search, const Run& src, const Run& dst, Tile* tile) {
   const PermuteProblem& problem = search.problem;
   if (contains(dst.whole_dims, src.cut) || contains(src.whole_dims, dst.cut)) return false;
   const bool is_disjoint = (src.dims & dst.dims) == 0;
   // Most pairs end here.
-  if (is_disjoint && problem.bytes_of(int64_t{src.elements} * dst.elements) > max_bytes) return false;
+  if (is_disjoint && problem.bytes_of(int64_t{src.elements} * dst.elements) > max_tile_bytes) return false;
   *tile = {};
   tile->src = src;
   tile->dst = dst;
@@ -57,7 +100,10 @@ bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_
     if (!contains(src.dims, search.dst.dims[i])) src_rows *= indices_in(dst, search.dst.dims[i]);
   tile->src_rows = static_cast<int32_t>(src_rows);
   tile->elements = src_rows * tile->src.elements;
-  tile->is_byte_tile = is_byte_tile(problem, *tile);
+  if (moves_bytes(problem)) {
+    find_join(search, tile);
+    tile->is_byte_tile = is_byte_tile(problem, *tile);
+  }
   const bool fills_vectors = problem.has_aligned_tile && is_disjoint && src.fills_vectors && dst.fills_vectors;
   if (!fills_vectors) {
     // The first dimension of the source rows: do they lie one after the other?
@@ -72,17 +118,12 @@ bool join(const TileSearch& search, const Run& src, const Run& dst, int64_t max_
     if (tile->dst.num_dims() > 1) tile->shared_bytes += int64_t{sizeof(RunTableEntry)} * tile->dst.period;
     tile->shared_bytes += dst_row_bytes * (tile->elements / tile->dst.elements);
   }
-  if (tile->is_byte_tile && dst.cut < 0) {
-    for (int i = 0; i < src.num_dims(); ++i)
-      if (problem.dst_strides[search.src.dims[i]] == tile->dst.bytes)
-        tile->adjacent_rows = indices_in(src, search.src.dims[i]);
-  }
   if (tile->is_byte_tile && tile->dense_rows == 1) {
     for (int i = 0; i < tile->dst.num_dims(); ++i)
       if (are_dense(problem, tile->src, search.dst.dims[i]))
         tile->dense_rows = indices_in(tile->dst, search.dst.dims[i]);
   }
-  return problem.bytes_of(tile->elements) <= max_bytes && tile->shared_bytes <= max_shared_bytes;
+  return problem.bytes_of(tile->elements) <= max_tile_bytes && tile->shared_bytes <= max_shared_bytes;
 }
 
 // Reverses each dimension that runs downwards in dst and is not in src's run. A dimension that is innermost in dst and
@@ -120,24 +161,29 @@ void make_search(const PermuteProblem& given, const Device& device, TileSearch* 
   find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst);
 }
 
-bool make_tile(const TileSearch& search, int src_choice, int dst_choice, int64_t max_bytes, Tile* tile) {
-  if (!join(search, search.src.choices[src_choice], search.dst.choices[dst_choice], max_bytes, tile)) return false;
+constexpr AllTileCosts tuned_costs = {unit_tile_costs, byte_unit_tile_costs, byte_tile_costs};
+
+bool make_tile(const TileSearch& search, int src_choice, int dst_choice, Tile* tile,
+               const AllTileCosts& costs = tuned_costs) {
+  if (!join(search, search.src.choices[src_choice], search.dst.choices[dst_choice], tile)) return false;
   // Tiles below this size take further dimensions: 8 KB, or less if an SM would have fewer than two tiles. Not
   // measured.
   constexpr float small_tile_bytes = 8 * 1024;
   tile->min_bytes = static_cast<int64_t>(
       std::min(small_tile_bytes, search.num_bytes / static_cast<float>(2 * search.device.num_multiprocessors)));
-  estimate_tile(search, tile);
+  if (tile->is_byte_tile) find_batch(search, tile);
+  estimate_tile(search, costs, tile);
   return true;
 }
 
-// The cheapest tile of at most max_bytes, of equal ones the first; its cost is < 0 if there is none.
-Tile find_tile(const TileSearch& search, int64_t max_bytes) {
+// The cheapest tile that costs more than `above`, of equal ones the first; its cost is < 0 if there is none.
+Tile find_tile(const TileSearch& search, float above) {
   Tile tile, best;
   best.cost = -1;
   for (int src = 0; src < search.src.num_choices; ++src)
     for (int dst = 0; dst < search.dst.num_choices; ++dst)
-      if (make_tile(search, src, dst, max_bytes, &tile) && (best.cost < 0 || tile.cost < best.cost)) best = tile;
+      if (make_tile(search, src, dst, &tile) && tile.cost > above && (best.cost < 0 || tile.cost < best.cost))
+        best = tile;
   return best;
 }
 
@@ -146,11 +192,12 @@ Tile find_tile(const TileSearch& search, int64_t max_bytes) {
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   TileSearch search;
   make_search(problem, device, &search);
-  // Rows of several short dimensions may take twice the shared memory that a search counts.
-  for (int64_t max_bytes = max_tile_bytes;; max_bytes /= 2) {
-    const Tile best = find_tile(search, max_bytes);
+  // Rows of several short dimensions may take twice the shared memory that a search counts: then the next one.
+  for (float above = 0;;) {
+    const Tile best = find_tile(search, above);
     if (best.cost < 0) return plan_strided_tile(problem, device, plan);
     if (build_tile(search, best, plan)) return;
+    above = best.cost;
   }
 }
 
@@ -160,9 +207,32 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   make_search(problem, device, &search);
   if (src_choice >= search.src.num_choices || dst_choice >= search.dst.num_choices) return TileCandidate::out_of_range;
   Tile tile;
-  const bool is_planned =
-      make_tile(search, src_choice, dst_choice, max_tile_bytes, &tile) && build_tile(search, tile, plan);
+  const bool is_planned = make_tile(search, src_choice, dst_choice, &tile) && build_tile(search, tile, plan);
   return is_planned ? TileCandidate::planned : TileCandidate::no_box;
+}
+
+// Costs of 0 but one of 1 give the number that this one is multiplied by.
+std::vector<float> tile_terms(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice) {
+  TileSearch search;
+  make_search(problem, device, &search);
+  Tile tile;
+  std::vector<float> terms;
+  const auto add_terms = [&](auto zero, const auto& set) {
+    using Costs = decltype(zero);
+    std::array<float, sizeof(Costs) / sizeof(float)> costs{};
+    for (float& cost : costs) {
+      cost = 1;
+      AllTileCosts all{};
+      set(std::bit_cast<Costs>(costs), &all);
+      if (make_tile(search, src_choice, dst_choice, &tile, all)) terms.push_back(tile.cost);
+      cost = 0;
+    }
+  };
+  if (make_tile(search, src_choice, dst_choice, &tile) && tile.is_byte_tile)
+    add_terms(ByteTileCosts{}, [](const ByteTileCosts& costs, AllTileCosts* all) { all->byte_tile = costs; });
+  else
+    add_terms(TileCosts{}, [](const TileCosts& costs, AllTileCosts* all) { all->units = all->byte_units = costs; });
+  return terms;
 }
 
 std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& device) {
@@ -172,7 +242,7 @@ std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& 
   Tile tile;
   for (int src = 0; src < search.src.num_choices; ++src)
     for (int dst = 0; dst < search.dst.num_choices; ++dst)
-      if (make_tile(search, src, dst, max_tile_bytes, &tile)) tiles.push_back({src, dst, tile.cost});
+      if (make_tile(search, src, dst, &tile)) tiles.push_back({src, dst, tile.cost});
   std::stable_sort(tiles.begin(), tiles.end(),
                    [](const RankedTile& a, const RankedTile& b) { return a.cost < b.cost; });
   return tiles;
