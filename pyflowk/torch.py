@@ -20,12 +20,12 @@ from torch import Tensor
 from ._native.operator_table import OF_MEMORY
 from ._operators.softmax import masked_softmax
 from ._operators.softmax_arguments import OF_MASK
-from ._torch import functional
+from ._torch import functional as functional
 from ._torch import operators as _operators
 
 __all__ = [
     *("ELU", "GELU", "LeakyReLU", "LogSoftmax", "MaskedSoftmax", "PReLU", "ReLU", "SiLU", "Sigmoid", "Softmax"),
-    *("functional", "operators"),
+    "operators",
 ]
 
 operators = tuple(_operators.NAMES)
@@ -148,4 +148,4 @@ class MaskedSoftmax(torch.nn.Module):
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "functional"])

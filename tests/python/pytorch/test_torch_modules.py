@@ -83,7 +83,8 @@ def test_dir_lists_what_is_public() -> None:
     import pyflowk.distributed
     import pyflowk.memory
 
-    for module in (modules, pyflowk.memory, pyflowk.distributed):
+    assert dir(modules) == sorted([*modules.__all__, "functional"])
+    for module in (pyflowk.memory, pyflowk.distributed):
         assert dir(module) == sorted(module.__all__)
 
 
