@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the lanes of a warp. All lanes of the warp call them; the order of the additions is always the same.
+// Sums and maxima over the lanes of a warp. All lanes of the warp call them; the order of the additions is always the
+// same.
 #pragma once
 
-#include "core/namespaces.h"
+#include "core/float_vector.cuh"
 #include "flowk/detail/sizes.h"
 #include "flowk/detail/target.cuh"
 
@@ -14,6 +15,29 @@ __device__ __forceinline__ Sum sum_over_lanes(Sum value, int num_lanes) {
 #pragma unroll
   for (int distance = kMax / 2; distance > 0; distance /= 2)
     if (distance < num_lanes) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
+}
+
+// The largest value of a warp by one integer instruction: float bits order as integers do once the bits of negative
+// values are flipped. A NaN is either lost or taken as the largest.
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float max_over_warp(float value) {
+  const int bits = __float_as_int(value);
+  const int largest = __reduce_max_sync(0xffffffffu, bits ^ (bits >> 31 & 0x7fffffff));
+  return __int_as_float(largest ^ (largest >> 31 & 0x7fffffff));
+}
+#endif
+
+// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMax.
+template <int kMax = 32, class A>
+__device__ __forceinline__ A max_over_lanes(A value, int lanes) {
+#if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(A) == 4 && kMax == 32)
+    if (lanes == 32) return max_over_warp(value);
+#endif
+#pragma unroll
+  for (int offset = kMax / 2; offset > 0; offset /= 2)
+    if (offset < lanes) value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 16 bytes at any alignment, and the alphas of their elements.
+// The alphas of a vector of elements, and the products with them.
 #pragma once
 
 #include "core/divide.h"
-#include "core/vector.cuh"
+#include "core/element_vector.cuh"
 #include "prelu/kernels/prelu_pairs.cuh"
 #include "prelu/prelu_params.h"
 
 namespace flowk::prelu {
-
-template <class T>
-union ElementVector {
-  uint4 whole;
-  T elements[vector_width<T>];
-};
 
 // n divided by a launch-time constant: n fits 31 bits if Index is uint32_t or `is_wide` is false.
 template <class Index>
@@ -28,50 +22,6 @@ __device__ __forceinline__ void with_alpha_type([[maybe_unused]] bool is_float, 
   if constexpr (kAnyAlpha && is_float16<T>)
     if (is_float) return body(std::type_identity<float>());
   body(std::type_identity<T>());
-}
-
-// tensor[first], ..., tensor[first + V - 1], with zeros for elements that do not exist. `shift` bytes before
-// tensor[first] is a multiple of 16: a shifted vector comes from the two aligned ones that hold it, or from single
-// elements at the tensor's end. With kWhole the vector exists and is aligned.
-template <class T, bool kWhole>
-__device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first, int64_t num_elements, int shift) {
-  constexpr int V = vector_width<T>;
-  const T* elements = static_cast<const T*>(tensor) + first;
-  if (kWhole) return *reinterpret_cast<const uint4*>(elements);
-  const int num_read = shift == 0 ? V : 2 * V - shift / static_cast<int>(sizeof(T));
-  if (first >= 0 && first + num_read <= num_elements) {
-    const uint4* aligned = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(elements) - shift);
-    return shift == 0 ? aligned[0] : shift_vectors(aligned[0], aligned[1], shift);
-  }
-  ElementVector<T> vector;
-  vector.whole = {0, 0, 0, 0};
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    if (first + j >= 0 && first + j < num_elements) vector.elements[j] = elements[j];
-  return vector.whole;
-}
-
-// Keeps the load of `vector` where it stands. Otherwise the compiler moves it down to the vector's use, behind the
-// loads and the branches that find the alphas.
-__device__ __forceinline__ void issue_load([[maybe_unused]] uint4& vector) {
-#ifndef FLOWK_SIMT
-  asm volatile("" : "+r"(vector.x), "+r"(vector.y), "+r"(vector.z), "+r"(vector.w));
-#endif
-}
-
-// Stores the elements that exist; with kWhole all do.
-template <class T, bool kWhole>
-__device__ __forceinline__ void store_elements(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
-  constexpr int V = vector_width<T>;
-  T* elements = static_cast<T*>(tensor) + first;
-  if (kWhole || (first >= 0 && first + V <= num_elements)) {
-    store_vector(elements, bytes);
-  } else {
-    const ElementVector<T> vector = {bytes};
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      if (first + j >= 0 && first + j < num_elements) elements[j] = vector.elements[j];
-  }
 }
 
 // Are elements of type T multiplied with alphas of type A in pairs?
