@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permute, batch transpose, elementwise operations, PReLU and masked softmax on arrays of any framework.
+"""Permute, batch transpose, elementwise operations, PReLU, masked softmax and cross-entropy on arrays of any
+framework.
 
 Functions and types by topic; names in parentheses are NumPy's, the array API's or PyTorch's of the same function:
 
 - Move: permute (permute_dims), batch_transpose (matrix_transpose), transpose, swapaxes (swapdims), moveaxis (movedim),
   permute_many, cast (astype)
 - Softmax: softmax, log_softmax, masked_softmax, masked_softmax_backward
+- Cross-entropy: cross_entropy, cross_entropy_backward, cross_entropy_partials, cross_entropy_merge
 - Activations: relu, gelu, silu, silu_mul, sigmoid, tanh, softplus, elu, leaky_relu, prelu, prelu_backward,
   prelu_backward_workspace_bytes, relu_backward, gelu_backward, silu_backward, sigmoid_backward, tanh_backward,
   softplus_backward, elu_backward, leaky_relu_backward
@@ -54,6 +56,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._linking import *  # noqa: F403
     from ._native.abi import *  # noqa: F403
     from ._native.errors import *  # noqa: F403
+    from ._operators.cross_entropy import *  # noqa: F403
     from ._operators.permute import *  # noqa: F403
     from ._operators.permute_axes import *  # noqa: F403
     from ._operators.permute_many import *  # noqa: F403
@@ -88,6 +91,8 @@ _MODULES = {
         "trunc_divide", "where"],
     "_elementwise.with_parameters": ["add_multiply", "cast", "clip", "elu", "elu_backward", "gelu", "gelu_backward",
         "leaky_relu", "leaky_relu_backward", "positive", "scale"],
+    "_operators.cross_entropy": ["cross_entropy", "cross_entropy_backward", "cross_entropy_merge",
+        "cross_entropy_partials"],
     "_operators.permute": ["batch_transpose", "permute"],
     "_operators.permute_axes": ["moveaxis", "swapaxes", "transpose"],
     "_operators.permute_many": ["permute_many"],

@@ -21,6 +21,8 @@ from ._explain import (explain)
 from ._linking import (get_include, get_library)
 from ._native.abi import (DType, Status)
 from ._native.errors import (FlowkError, FlowkValueError)
+from ._operators.cross_entropy import (cross_entropy, cross_entropy_backward, cross_entropy_merge,
+        cross_entropy_partials)
 from ._operators.permute import (batch_transpose, permute)
 from ._operators.permute_axes import (moveaxis, swapaxes, transpose)
 from ._operators.permute_many import (permute_many)
@@ -58,7 +60,8 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "absolute", "acos", "acosh", "add", "add_multiply", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
         "arctan2", "arctanh", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "batch_transpose",
         "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-        "bitwise_xor", "cast", "ceil", "clamp", "clip", "copysign", "cos", "cosh", "device_count", "div", "divide",
+        "bitwise_xor", "cast", "ceil", "clamp", "clip", "copysign", "cos", "cosh", "cross_entropy",
+        "cross_entropy_backward", "cross_entropy_merge", "cross_entropy_partials", "device_count", "div", "divide",
         "elu", "elu_backward", "empty", "empty_like", "equal", "erf", "exp", "exp2", "explain", "expm1", "floor",
         "floor_divide", "fma", "from_dlpack", "full", "gelu", "gelu_backward", "get_include", "get_library", "greater",
         "greater_equal", "hypot", "invert", "is_available", "isfinite", "isinf", "isnan", "leaky_relu",

@@ -18,14 +18,16 @@ import torch
 from torch import Tensor
 
 from ._native.operator_table import OF_MEMORY
+from ._operators.cross_entropy import cross_entropy, cross_entropy_backward
 from ._operators.softmax import masked_softmax
 from ._operators.softmax_arguments import OF_MASK
 from ._torch import functional as functional
+from ._torch import gate as _gate
 from ._torch import operators as _operators
 
 __all__ = [
-    *("ELU", "GELU", "LeakyReLU", "LogSoftmax", "MaskedSoftmax", "PReLU", "ReLU", "SiLU", "Sigmoid", "Softmax"),
-    "operators",
+    *("CrossEntropyLoss", "ELU", "GELU", "LeakyReLU", "LogSoftmax", "MaskedSoftmax", "PReLU", "ReLU", "SiLU"),
+    *("Sigmoid", "Softmax", "operators"),
 ]
 
 operators = tuple(_operators.NAMES)
@@ -145,6 +147,72 @@ class MaskedSoftmax(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+    """torch.nn.CrossEntropyLoss of targets that are class indices, without class weights. The loss is float32, or
+    float64 for a float64 input.
+
+    The classes are dimension 1 of the input, or the only one; the fast input is (N, classes): another one is moved to
+    the end and copied. The gradient costs one read of the input and one write.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        *,
+        scale: float = 1.0,
+        softcap: float = 0.0,
+        z_loss: float = 0.0,
+        in_place: bool = False,
+    ) -> None:
+        """PyTorch's arguments, and `scale`, `softcap` and `z_loss` of `pyflowk.cross_entropy`. With `in_place` the
+        gradient is written over the input, which needs no second tensor of its size: the input must not be used again,
+        and the gradient can be computed once. In torch.compile and torch.func it makes no difference."""
+        if weight is not None:
+            raise TypeError("weight is given: flowk has no class weights, pass torch.nn.CrossEntropyLoss's loss")
+        super().__init__(None, size_average, ignore_index, reduce, reduction, label_smoothing)
+        self.in_place = in_place
+        self.options = {"scale": scale, "softcap": softcap, "z_loss": z_loss}
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        options: dict[str, Any] = {**self.options, "label_smoothing": self.label_smoothing}
+        options["ignore_index"] = self.ignore_index
+        if target.is_floating_point():
+            raise TypeError(f"target is {target.dtype}: class probabilities are not taken, must be int32 or int64")
+        logits = input.movedim(1, -1) if input.dim() > 2 else input
+        if self.in_place and not (_gate.is_compiling() or _gate.is_watched()):
+            loss: Tensor = _InPlace.apply(logits, target, options)  # type: ignore[no-untyped-call]
+        else:
+            function = torch.ops.flowk.cross_entropy if input.is_meta else cross_entropy
+            loss = function(logits, target, **options)[0]
+        if self.reduction == "none":
+            return loss
+        total = loss.sum()
+        return total / (target != self.ignore_index).sum() if self.reduction == "mean" else total
+
+
+class _InPlace(torch.autograd.Function):
+    """cross_entropy, with the gradient in place of the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, options: dict[str, Any]) -> Tensor:
+        loss, lse = cross_entropy(logits.detach(), targets, **options)
+        ctx.save_for_backward(logits, targets, lse)
+        ctx.options = options
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, dloss: Tensor) -> tuple[Tensor, None, None]:
+        logits, targets, lse = ctx.saved_tensors
+        own = logits.detach()
+        return cross_entropy_backward(own, targets, lse, dloss, out=own, **ctx.options), None, None
 
 
 def __dir__() -> list[str]:

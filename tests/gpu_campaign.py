@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-OPERATORS = ("permute", "elementwise", "prelu", "softmax")
+OPERATORS = ("permute", "elementwise", "prelu", "softmax", "cross_entropy")
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOFTMAX_RACECHECKS = 12  # parts of its cases: the whole takes racecheck too long
 CAMPAIGN_PROCESSES = 6

@@ -8,6 +8,7 @@ from __future__ import annotations
 TOPICS = {
     "Move": "permute batch_transpose transpose swapaxes moveaxis permute_many cast",
     "Softmax": "softmax log_softmax masked_softmax masked_softmax_backward",
+    "Cross-entropy": "cross_entropy cross_entropy_backward cross_entropy_partials cross_entropy_merge",
     "Activations": "relu gelu silu silu_mul sigmoid tanh softplus elu leaky_relu prelu prelu_backward "
     "prelu_backward_workspace_bytes relu_backward gelu_backward silu_backward sigmoid_backward "
     "tanh_backward softplus_backward elu_backward leaky_relu_backward",

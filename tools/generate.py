@@ -287,7 +287,8 @@ def jax_function_text(row: Row) -> str:
 # ---- __init__ -------------------------------------------------------------------------------------------------------
 
 
-SUMMARY = "Permute, batch transpose, elementwise operations, PReLU and masked softmax on arrays of any framework."
+SUMMARY = """Permute, batch transpose, elementwise operations, PReLU, masked softmax and cross-entropy on arrays of any
+framework."""
 
 
 def init(names: dict[str, list[str]]) -> str:

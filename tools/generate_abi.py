@@ -23,6 +23,7 @@ TYPES = {
     "const int32_t *": ("Int32Pointer", "p"),
     "size_t *": ("SizePointer", "p"),
     "const flowk_softmax_mask *": ("SoftmaxMaskPointer", "p"),
+    "const flowk_cross_entropy_options *": ("CrossEntropyOptionsPointer", "p"),
     "flowk_stream": ("StreamHandle", "p"),
     "double": ("c_double", "d"),
     "int64_t": ("c_int64", "i"),
@@ -40,6 +41,7 @@ from enum import IntEnum
 
 from .c_types import (
     Array,
+    CrossEntropyOptionsPointer,
     HashedEnum,
     Int32Pointer,
     Int64Pointer,
@@ -56,6 +58,8 @@ MAX_RANK = {FLOWK_MAX_RANK}
 HOST_SCALAR = {FLOWK_HOST_SCALAR}
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
 FUNCTOR_PARAMS_VERSION = {FLOWK_FUNCTOR_PARAMS_VERSION}
+# FLOWK_CROSS_ENTROPY_PARTIAL_VALUES: of a row of a shard.
+PARTIAL_VALUES = {FLOWK_CROSS_ENTROPY_PARTIAL_VALUES}
 
 
 class Status(IntEnum):
@@ -78,6 +82,12 @@ class SoftmaxMask(Structure):
     """`flowk_softmax_mask`: which columns a softmax masks out, and the bias."""
 
     _fields_ = [{softmax_mask}    ]
+
+
+class CrossEntropyOptions(Structure):
+    """`flowk_cross_entropy_options`: the numbers of a cross-entropy."""
+
+    _fields_ = [{cross_entropy_options}    ]
 
 
 # name: (restype, argtypes), in the header's order.
@@ -131,7 +141,10 @@ def abi() -> str:
         arguments = [TYPES.get(one, _OTHER_POINTER)[0] for one in types]
         rows += packed(f'    "{name}": ({TYPES[result][0]}, [', arguments, "]),")
     major, minor, patch = (constant(f"FLOWK_VERSION_{part}") for part in ("MAJOR", "MINOR", "PATCH"))
-    names = ("FLOWK_MAX_RANK", "FLOWK_HOST_SCALAR", "FLOWK_FUNCTOR_PARAMS_VERSION")
+    names = (
+        *("FLOWK_MAX_RANK", "FLOWK_HOST_SCALAR", "FLOWK_FUNCTOR_PARAMS_VERSION"),
+        "FLOWK_CROSS_ENTROPY_PARTIAL_VALUES",
+    )
     text = f'{LICENSE}"""flowk.h in ctypes: its enums, its structs and one table of prototypes.\n\n'
     return f'{text}{NOTE.format(source=SOURCE)}\n"""\n' + _HEAD.format(
         version=10000 * major + 100 * minor + patch,
@@ -140,6 +153,7 @@ def abi() -> str:
         dtypes=_members("flowk_dtype", "FLOWK_"),
         functor_launch="".join(_fields("flowk_functor_launch")),
         softmax_mask="".join(_fields("flowk_softmax_mask")),
+        cross_entropy_options="".join(_fields("flowk_cross_entropy_options")),
         functions=rows,
     )
 

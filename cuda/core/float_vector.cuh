@@ -46,14 +46,17 @@ constexpr uint32_t sign_bits = sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
 
 template <class T>
 __device__ __forceinline__ uint4 negative_infinity_vector() {
+  if constexpr (sizeof(T) == 8) return {0, 0xfff00000u, 0, 0xfff00000u};
   return {infinity_word<T>, infinity_word<T>, infinity_word<T>, infinity_word<T>};
 }
 
 template <class T>
 __device__ __forceinline__ void negate_vector(uint4* vector) {
-  vector->x ^= sign_bits<T>;
+  if constexpr (sizeof(T) < 8) {
+    vector->x ^= sign_bits<T>;
+    vector->z ^= sign_bits<T>;
+  }
   vector->y ^= sign_bits<T>;
-  vector->z ^= sign_bits<T>;
   vector->w ^= sign_bits<T>;
 }
 

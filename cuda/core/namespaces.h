@@ -21,6 +21,9 @@ using namespace core;
 namespace softmax {
 using namespace core;
 }
+namespace cross_entropy {
+using namespace core;
+}
 namespace api {
 using namespace core;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax on raw device pointers, at the
- * speed of a plain copy.
+ * flowk: permute, batch transpose, elementwise operations, PReLU, masked softmax and cross-entropy on raw device
+ * pointers, at the speed of a plain copy.
  *
  * This header is the manual. The conventions come first and hold for every function. A function's own comment states
  * only what it adds to them, in this order: what it computes, shapes and units, pointers, sizes of zero, statuses,
@@ -16,6 +16,7 @@
  *                             9. Elementwise, functors
  *                            10. PReLU
  *                            11. Masked softmax
+ *                            12. Cross-entropy
  *
  * CONVENTIONS
  *
@@ -735,6 +736,157 @@ FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, con
                                                              int32_t rank, const int64_t *shape, double scale,
                                                              const flowk_softmax_mask *mask, int32_t log_softmax,
                                                              char *text, size_t text_bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * CROSS-ENTROPY
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/**
+ * The numbers of a cross-entropy. Begin with FLOWK_CROSS_ENTROPY_OPTIONS_INIT, then set the ones that are needed. NULL
+ * instead of the struct is the same as FLOWK_CROSS_ENTROPY_OPTIONS_INIT.
+ */
+typedef struct flowk_cross_entropy_options {
+  /** sizeof(flowk_cross_entropy_options). A later version may add members at the end; it still accepts the size of
+   * every released version and takes the missing members as zero. Any other size is INVALID_ARGUMENT. */
+  size_t struct_bytes;
+  /** See flowk_cross_entropy(). Finite, of either sign, and |scale| <= 2^126 unless the logits are float64. */
+  double scale;
+  /** See flowk_cross_entropy(). 0: not used; otherwise finite, and at least |scale| * 2^-100. */
+  double softcap;
+  double label_smoothing; /**< See flowk_cross_entropy(); in 0 ... 1. */
+  double z_loss;          /**< See flowk_cross_entropy(); finite, >= 0. */
+  /** Rows with this target are ignored. */
+  int64_t ignore_index;
+  /** If the logits are a shard of a larger vocabulary: their first column in it. */
+  int64_t vocab_start;
+  /** The columns of the whole vocabulary, which targets count in. 0: vocab_start + the logits' columns. */
+  int64_t vocab_size;
+} flowk_cross_entropy_options;
+
+/** flowk_cross_entropy_options options = FLOWK_CROSS_ENTROPY_OPTIONS_INIT; scale 1, ignore_index -100, the others 0. */
+#define FLOWK_CROSS_ENTROPY_OPTIONS_INIT {sizeof(flowk_cross_entropy_options), 1.0, 0.0, 0.0, 0.0, -100, 0, 0}
+
+/** The values per row of the partials of flowk_cross_entropy(). */
+#define FLOWK_CROSS_ENTROPY_PARTIAL_VALUES 5
+
+/**
+ * The size of the workspace that flowk_cross_entropy() needs for logits of this shape and type; 0 if it needs none. It
+ * depends on nothing else, and is at most 0.5 % of the bytes of the logits.
+ *
+ * Statuses: those of flowk_cross_entropy() for shape and type, and NULL_POINTER for `workspace_bytes`.
+ */
+FLOWK_API flowk_status flowk_cross_entropy_workspace_bytes(int32_t rank, const int64_t *shape, flowk_dtype dtype,
+                                                           size_t *workspace_bytes);
+
+/**
+ * With x a row of logits, t its target, V its columns:
+ *
+ * z[j] = scale * x[j], and with a softcap z[j] = softcap * tanh(scale * x[j] / softcap)
+ * lse = log(sum over j of exp(z[j]))
+ * loss = (1 - label_smoothing) * (lse - z[t]) + label_smoothing * (lse - sum over j of z[j] / V) + z_loss * lse^2
+ * entropy = lse - sum over j of p[j] * z[j],   p[j] = exp(z[j] - lse)
+ *
+ * -loss is the log-probability of the target if label_smoothing and z_loss are 0.
+ *
+ * Shapes: logits have the `rank` extents of `shape`, 1 <= rank <= FLOWK_MAX_RANK; the last one, at most 2^30, is the
+ *   row. `logits_strides` has `rank` strides, the last of them 1 (ignored if that extent is 1). targets, loss, lse and
+ *   entropy have the extents before the last one, partials these and FLOWK_CROSS_ENTROPY_PARTIAL_VALUES; all of them
+ *   are contiguous in C order.
+ * Shards: of a vocabulary that is split by columns, each shard computes `partials` from its own logits, with
+ *   vocab_start and vocab_size, and flowk_cross_entropy_merge() makes the results from those of all shards. With m the
+ *   largest z[j] of the shard, a row of partials is: m, sum of exp(z[j] - m), sum of exp(z[j] - m) * (z[j] - m), sum of
+ *   z[j], and z[t], or 0 if t is not in the shard.
+ * Types: the logits are float16, bfloat16, float32 or float64, the targets int32 or int64. The outputs are float32, or
+ *   float64 with float64 logits.
+ * Pointers: an output may be NULL and is then not computed, but not all of them. With partials the others must be NULL;
+ *   without it the logits must be the whole vocabulary. No output may overlap an input, the workspace or another
+ *   output. `workspace` is a multiple of 16 and has at least flowk_cross_entropy_workspace_bytes() bytes. It needs no
+ *   initial value, its contents are undefined afterwards, and only one call at a time may use it. It may be NULL if
+ *   that size is 0. `options` is host memory and is read before the function returns.
+ * Cost: one read of the logits; of a row with target ignore_index, half of one at most.
+ * Statuses: INVALID_ARGUMENT (rank, an extent < 0, the last stride, a member of options, workspace_bytes),
+ *   NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
+ * Numerics: computed in float32 (float64 for float64); no z may overflow it.
+ *   - a row whose target is ignore_index has zeros, whatever its logits are;
+ *   - targets are in device memory and cannot be checked: any other target outside 0 ... V - 1 gives a loss of NaN, and
+ *     the lse and the entropy of the row. No memory outside the logits is read;
+ *   - z is -infinity where scale * x is, also with a softcap; such a column has p = 0;
+ *   - a row whose z are all -infinity has an lse of -infinity, a loss of +infinity and an entropy of 0;
+ *   - a z[t] of -infinity beside others gives a loss of +infinity; so does, with label_smoothing, any z of -infinity;
+ *   - a NaN or +infinity among a row's z gives NaN.
+ *   A row's results depend on its values, its columns, types and options alone: they have the same bits for any number
+ *   of rows, place among them, address and strides, on GPUs of one architecture.
+ */
+FLOWK_API flowk_status flowk_cross_entropy(const void *logits, const int64_t *logits_strides, flowk_dtype dtype,
+                                           const void *targets, flowk_dtype targets_dtype, void *loss, void *lse,
+                                           void *entropy, void *partials, int32_t rank, const int64_t *shape,
+                                           const flowk_cross_entropy_options *options, void *workspace,
+                                           size_t workspace_bytes, flowk_stream stream);
+
+/** The plan of the same call to flowk_cross_entropy() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_cross_entropy_explain(const void *logits, const int64_t *logits_strides, flowk_dtype dtype,
+                                                   const void *targets, flowk_dtype targets_dtype, void *loss,
+                                                   void *lse, void *entropy, void *partials, int32_t rank,
+                                                   const int64_t *shape, const flowk_cross_entropy_options *options,
+                                                   char *text, size_t text_bytes);
+
+/**
+ * loss, lse and entropy of flowk_cross_entropy() from the partials of all shards of the vocabulary.
+ *
+ * Shapes: `partials` is (num_shards, rows, FLOWK_CROSS_ENTROPY_PARTIAL_VALUES), num_shards >= 1; targets, loss, lse and
+ *   entropy are (rows); all are contiguous.
+ * Types: `dtype`, float32 or float64, is that of the partials and the results.
+ * Options: vocab_size >= 1; label_smoothing, z_loss and ignore_index are used.
+ * Pointers, statuses and numerics: as flowk_cross_entropy(). The bits depend on the order of the shards and on where
+ * the vocabulary is cut.
+ */
+FLOWK_API flowk_status flowk_cross_entropy_merge(const void *partials, int64_t num_shards, const void *targets,
+                                                 flowk_dtype targets_dtype, void *loss, void *lse, void *entropy,
+                                                 int64_t rows, flowk_dtype dtype,
+                                                 const flowk_cross_entropy_options *options, flowk_stream stream);
+
+/** The plan of the same call to flowk_cross_entropy_merge() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_cross_entropy_merge_explain(const void *partials, int64_t num_shards, const void *targets,
+                                                         flowk_dtype targets_dtype, void *loss, void *lse,
+                                                         void *entropy, int64_t rows, flowk_dtype dtype,
+                                                         const flowk_cross_entropy_options *options, char *text,
+                                                         size_t text_bytes);
+
+/**
+ * The gradient of flowk_cross_entropy() with respect to the logits, from those of its results:
+ *
+ * dz[j] = dloss * (p[j] * (1 + 2 * z_loss * lse) - (j == t ? 1 - label_smoothing : 0) - label_smoothing / V)
+ *       + dlse * p[j] - dentropy * p[j] * (z[j] - lse + entropy)
+ * dlogits[j] = dz[j] * scale, and with a softcap times 1 - (z[j] / softcap)^2
+ *
+ * Shapes: logits and dlogits have the `rank` extents of `shape`, strides as in flowk_cross_entropy(); the others have
+ *   the extents before the last one, contiguous. The logits may be a shard of the vocabulary; lse and entropy are those
+ *   of the whole one.
+ * Types: dlogits has the logits' type, lse, entropy, dloss, dlse and dentropy that of the loss.
+ * Pointers: dloss, dlse or dentropy may be NULL and counts as 0, but not all of them. entropy is used with dentropy
+ *   alone. dlogits may be logits itself (same pointer and strides); the logits are gone then, and the gradient can be
+ *   computed once only. Otherwise dlogits must not overlap an input. No two elements of dlogits may share memory:
+ *   flowk_permute()'s rule.
+ * Cost: one read of the logits, one write of dlogits; of an ignored row half is read at most.
+ * Statuses: as flowk_cross_entropy().
+ * Numerics: computed in float32 (float64 for float64) and rounded once. An ignored row has a gradient of 0, whatever
+ * the other values of the row are; a row whose target is outside the vocabulary has NaN. A column with z = -infinity
+ * has p = 0. A NaN or an infinity in another input propagates by the formula. The bits of an element depend on the
+ *   values of its row and on the options alone.
+ */
+FLOWK_API flowk_status flowk_cross_entropy_backward(const void *logits, const int64_t *logits_strides,
+                                                    flowk_dtype dtype, const void *targets, flowk_dtype targets_dtype,
+                                                    const void *lse, const void *entropy, const void *dloss,
+                                                    const void *dlse, const void *dentropy, void *dlogits,
+                                                    const int64_t *dlogits_strides, int32_t rank, const int64_t *shape,
+                                                    const flowk_cross_entropy_options *options, flowk_stream stream);
+
+/** The plan of the same call to flowk_cross_entropy_backward() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_cross_entropy_backward_explain(
+    const void *logits, const int64_t *logits_strides, flowk_dtype dtype, const void *targets,
+    flowk_dtype targets_dtype, const void *lse, const void *entropy, const void *dloss, const void *dlse,
+    const void *dentropy, void *dlogits, const int64_t *dlogits_strides, int32_t rank, const int64_t *shape,
+    const flowk_cross_entropy_options *options, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

@@ -209,6 +209,83 @@ static flowk_status masked_softmax_backward(Call *call) {
                                                     &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
+/* Attribute options is a flowk_cross_entropy_options. */
+static bool read_cross_entropy(Call *call, flowk_cross_entropy_options *options) {
+  const int64_t *words = read_array(call, "options", FFI_S64, sizeof(*options) / sizeof(*words));
+  if (words != NULL) memcpy(options, words, sizeof(*options));
+  return words != NULL;
+}
+
+/* The tensor has an element per row of the logits, and before them `count` of a first dimension if that is not 0. */
+static bool has_rows(Call *call, const char *name, const Tensor *tensor, const Tensor *logits, int64_t count) {
+  int32_t first = count == 0 ? 0 : 1;
+  if (!has_rank(call, name, tensor, logits->rank - 1 + first)) return false;
+  if (first == 1 && !has_extent(call, name, tensor, 0, count)) return false;
+  for (int32_t d = 0; d < logits->rank - 1; ++d) {
+    if (tensor->dims[d + first] != logits->dims[d]) {
+      return has_extent(call, name, tensor, d + first, logits->dims[d]);
+    }
+  }
+  return true;
+}
+
+/* logits, targets -> loss, lse, and the entropy if there is a third result. */
+static flowk_status cross_entropy(Call *call) {
+  const Tensor *logits = &call->arguments[0], *targets = &call->arguments[1];
+  static const char *const names[] = {"loss", "lse", "entropy"};
+  int num_results = call->frame->results.size == 3 ? 3 : 2;
+  flowk_cross_entropy_options options;
+  if (!read_arrays(call, 2, num_results) || !read_cross_entropy(call, &options)) return NOT_CALLED;
+  if (logits->rank < 1) return fail(call, "logits has no dimensions, must have >= 1"), NOT_CALLED;
+  if (!has_rows(call, "targets", targets, logits, 0)) return NOT_CALLED;
+  flowk_dtype wide = logits->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  void *results[3] = {NULL};
+  for (int i = 0; i < num_results; ++i) {
+    if (!has_rows(call, names[i], &call->results[i], logits, 0)) return NOT_CALLED;
+    if (call->results[i].dtype != wide) return fail(call, "%s is of another type", names[i]), NOT_CALLED;
+    results[i] = call->results[i].data;
+  }
+  size_t num_bytes = 0;
+  void *workspace = NULL;
+  flowk_status status =
+      call->flowk->flowk_cross_entropy_workspace_bytes(logits->rank, logits->dims, logits->dtype, &num_bytes);
+  if (status != FLOWK_STATUS_SUCCESS) return status;
+  if (num_bytes > 0 && (workspace = scratch(call, num_bytes)) == NULL) {
+    return fail(call, "no memory for a workspace of %zu bytes", num_bytes), NOT_CALLED;
+  }
+  status = call->flowk->flowk_cross_entropy(logits->data, logits->strides, logits->dtype, targets->data, targets->dtype,
+                                            results[0], results[1], results[2], NULL, logits->rank, logits->dims,
+                                            &options, workspace, num_bytes, call->stream);
+  if (call->library->is_on_host) free(workspace);
+  return status;
+}
+
+/* The gradients of loss, lse and entropy in the first dimension of d; logits, targets, lse, and the entropy if there is
+ * a fifth argument -> dlogits. */
+static flowk_status cross_entropy_backward(Call *call) {
+  const Tensor *d = &call->arguments[0], *logits = d + 1, *targets = d + 2, *lse = d + 3, *entropy = d + 4;
+  bool has_entropy = call->frame->arguments.size == 5;
+  flowk_cross_entropy_options options;
+  if (!read_arrays(call, has_entropy ? 5 : 4, 1) || !read_cross_entropy(call, &options)) return NOT_CALLED;
+  if (logits->rank < 1) return fail(call, "logits has no dimensions, must have >= 1"), NOT_CALLED;
+  if (!has_rows(call, "d", d, logits, has_entropy ? 3 : 2) || !has_rows(call, "targets", targets, logits, 0) ||
+      !has_rows(call, "lse", lse, logits, 0) || !has_dims(call, "dlogits", &call->results[0], logits) ||
+      (has_entropy && !has_rows(call, "entropy", entropy, logits, 0))) {
+    return NOT_CALLED;
+  }
+  flowk_dtype wide = logits->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  if (d->dtype != wide || lse->dtype != wide || (has_entropy && entropy->dtype != wide)) {
+    return fail(call, "d, lse and entropy must be of the loss's type"), NOT_CALLED;
+  }
+  int64_t row_bytes = (int64_t)call->flowk->flowk_dtype_bytes(wide) * d->strides[0];
+  const char *gradients = d->data;
+  return call->flowk->flowk_cross_entropy_backward(
+      logits->data, logits->strides, logits->dtype, targets->data, targets->dtype, lse->data,
+      has_entropy ? entropy->data : NULL, gradients, gradients + row_bytes,
+      has_entropy ? gradients + 2 * row_bytes : NULL, call->results[0].data, logits->strides, logits->rank,
+      logits->dims, &options, call->stream);
+}
+
 /* ---- platforms ---------------------------------------------------------------------------------------------------*/
 
 static Library libraries[2] = {{.is_on_host = true}, {.is_on_host = false}}; /* of the platforms cpu and CUDA */
@@ -277,3 +354,6 @@ FLOWK_JAX_HANDLER(prelu, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(prelu_backward, 0)
 FLOWK_JAX_HANDLER(masked_softmax, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(masked_softmax_backward, FFI_COMMAND_BUFFER_COMPATIBLE)
+/* As prelu_backward. */
+FLOWK_JAX_HANDLER(cross_entropy, 0)
+FLOWK_JAX_HANDLER(cross_entropy_backward, FFI_COMMAND_BUFFER_COMPATIBLE)

@@ -15,21 +15,21 @@ from jax.typing import ArrayLike
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
-from . import eager, jax_permute, jax_prelu, jax_softmax
+from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax
 from .jax_elementwise import apply
 
 # fmt: off
 # ruff: noqa: RUF022
 __all__ = ["abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "batch_transpose", "bitwise_and",
         "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "copysign",
-        "cos", "cosh", "divide", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "greater",
-        "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp", "less", "less_equal", "log", "log10", "log1p",
-        "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
-        "masked_softmax_backward", "maximum", "minimum", "multiply", "negative", "not_equal", "permute", "pow", "prelu",
-        "prelu_backward", "reciprocal", "relu", "relu_backward", "remainder", "round", "rsqrt", "sigmoid",
-        "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax",
-        "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh", "tanh_backward", "trunc",
-        "trunc_divide", "where"]
+        "cos", "cosh", "cross_entropy", "cross_entropy_backward", "divide", "equal", "erf", "exp", "exp2", "expm1",
+        "floor", "floor_divide", "fma", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp",
+        "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
+        "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "multiply",
+        "negative", "not_equal", "permute", "pow", "prelu", "prelu_backward", "reciprocal", "relu", "relu_backward",
+        "remainder", "round", "rsqrt", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu", "silu_backward",
+        "silu_mul", "sin", "sinh", "softmax", "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan",
+        "tanh", "tanh_backward", "trunc", "trunc_divide", "where"]
 # fmt: on
 
 
@@ -568,4 +568,65 @@ def masked_softmax_backward(
         scale=scale,
         log=log,
         dtype=dtype,
+    )
+
+
+def cross_entropy(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    entropy: bool = False,
+) -> tuple[Array, ...]:
+    """The cross-entropy of each row of logits with its target, and the logarithm of the row's sum of exponentials.
+
+    As `pyflowk.cross_entropy`. The numbers are Python's. logits has a gradient.
+    """
+    return eager.call(
+        jax_cross_entropy.cross_entropy,
+        (logits, targets),
+        scale=scale,
+        softcap=softcap,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+        ignore_index=ignore_index,
+        entropy=entropy,
+    )
+
+
+def cross_entropy_backward(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    lse: ArrayLike,
+    dloss: ArrayLike | None = None,
+    *,
+    dlse: ArrayLike | None = None,
+    entropy: ArrayLike | None = None,
+    dentropy: ArrayLike | None = None,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    vocab_start: int = 0,
+    vocab_size: int | None = None,
+) -> Array:
+    """The gradient of `cross_entropy` with respect to the logits.
+
+    As `pyflowk.cross_entropy_backward`. The numbers are Python's.
+    """
+    return eager.call(
+        jax_cross_entropy.cross_entropy_backward,
+        (logits, targets, lse, dloss, dlse, entropy, dentropy),
+        scale=scale,
+        softcap=softcap,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+        ignore_index=ignore_index,
+        vocab_start=vocab_start,
+        vocab_size=vocab_size,
     )

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from .c_types import (
     Array,
+    CrossEntropyOptionsPointer,
     HashedEnum,
     Int32Pointer,
     Int64Pointer,
@@ -27,6 +28,8 @@ MAX_RANK = 32
 HOST_SCALAR = 256
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
 FUNCTOR_PARAMS_VERSION = 2
+# FLOWK_CROSS_ENTROPY_PARTIAL_VALUES: of a row of a shard.
+PARTIAL_VALUES = 5
 
 
 class Status(IntEnum):
@@ -100,6 +103,21 @@ class SoftmaxMask(Structure):
         ("bias", c_void_p),
         ("bias_strides", c_void_p),
         ("bias_dtype", c_int32),
+    ]
+
+
+class CrossEntropyOptions(Structure):
+    """`flowk_cross_entropy_options`: the numbers of a cross-entropy."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("scale", c_double),
+        ("softcap", c_double),
+        ("label_smoothing", c_double),
+        ("z_loss", c_double),
+        ("ignore_index", c_int64),
+        ("vocab_start", c_int64),
+        ("vocab_size", c_int64),
     ]
 
 
@@ -178,5 +196,22 @@ FUNCTIONS: dict[str, tuple[type, list[type]]] = {
     "flowk_masked_softmax_backward_explain": (c_int32, [TensorPointer, Int64Pointer, TensorPointer, Int64Pointer,
         c_int32, TensorPointer, Int64Pointer, c_int32, c_int32, Int64Pointer, c_double, SoftmaxMaskPointer, c_int32,
         c_char_p, c_size_t]),
+    "flowk_cross_entropy_workspace_bytes": (c_int32, [c_int32, Int64Pointer, c_int32, SizePointer]),
+    "flowk_cross_entropy": (c_int32, [TensorPointer, Int64Pointer, c_int32, TensorPointer, c_int32, TensorPointer,
+        TensorPointer, TensorPointer, TensorPointer, c_int32, Int64Pointer, CrossEntropyOptionsPointer, TensorPointer,
+        c_size_t, StreamHandle]),
+    "flowk_cross_entropy_explain": (c_int32, [TensorPointer, Int64Pointer, c_int32, TensorPointer, c_int32,
+        TensorPointer, TensorPointer, TensorPointer, TensorPointer, c_int32, Int64Pointer, CrossEntropyOptionsPointer,
+        c_char_p, c_size_t]),
+    "flowk_cross_entropy_merge": (c_int32, [TensorPointer, c_int64, TensorPointer, c_int32, TensorPointer,
+        TensorPointer, TensorPointer, c_int64, c_int32, CrossEntropyOptionsPointer, StreamHandle]),
+    "flowk_cross_entropy_merge_explain": (c_int32, [TensorPointer, c_int64, TensorPointer, c_int32, TensorPointer,
+        TensorPointer, TensorPointer, c_int64, c_int32, CrossEntropyOptionsPointer, c_char_p, c_size_t]),
+    "flowk_cross_entropy_backward": (c_int32, [TensorPointer, Int64Pointer, c_int32, TensorPointer, c_int32,
+        TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer, Int64Pointer, c_int32,
+        Int64Pointer, CrossEntropyOptionsPointer, StreamHandle]),
+    "flowk_cross_entropy_backward_explain": (c_int32, [TensorPointer, Int64Pointer, c_int32, TensorPointer, c_int32,
+        TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer, TensorPointer, Int64Pointer, c_int32,
+        Int64Pointer, CrossEntropyOptionsPointer, c_char_p, c_size_t]),
 }
 # fmt: on

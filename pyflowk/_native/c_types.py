@@ -43,6 +43,10 @@ class SoftmaxMaskPointer(c_void_p):
     """`const flowk_softmax_mask *`: the address of a SoftmaxMask, or None."""
 
 
+class CrossEntropyOptionsPointer(c_void_p):
+    """`const flowk_cross_entropy_options *`: the address of a CrossEntropyOptions, or None."""
+
+
 class Array(c_void_p):
     """`T *` or `const T *` of any other kind: an address as int."""
 

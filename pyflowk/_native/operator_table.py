@@ -34,10 +34,13 @@ class Operator(NamedTuple):
 
 
 # The parameters of a call on memory, which no operator of a framework has.
-OF_MEMORY = ("out", "dx_out", "dalpha_out", "workspace", "stream")
+OF_MEMORY = ("out", "dx_out", "dalpha_out", "loss_out", "lse_out", "entropy_out", "workspace", "stream")
 _PERMUTED = {"src": "x", "dst": "out", "rank": "x.ndim"}
 _LAST = {"axis": None, "dim": None}  # over the last dimension alone
 _SYMBOLIC = {"causal_offset": "SymInt", "window": "SymInt?"}
+
+_SHARD = {"vocab_start": "SymInt", "vocab_size": "SymInt?"}
+_CROSS_ENTROPY = {"loss": "loss_out", "lse": "lse_out", "entropy": "entropy_out", "rank": "logits.ndim"}
 
 OPERATORS = {
     "permute": Operator(
@@ -78,5 +81,24 @@ OPERATORS = {
         {"dx": "out", "rank": "dy.ndim"},
         torch=_SYMBOLIC,
         jax_text="`scale` is a number.",
+    ),
+    "cross_entropy": Operator(
+        "_operators.cross_entropy",
+        ("flowk_cross_entropy",),
+        _CROSS_ENTROPY,
+        jax_text="The numbers are Python's. logits has a gradient.",
+    ),
+    "cross_entropy_backward": Operator(
+        "_operators.cross_entropy",
+        ("flowk_cross_entropy_backward",),
+        {"dlogits": "out", "rank": "logits.ndim"},
+        torch=_SHARD,
+        jax_text="The numbers are Python's.",
+    ),
+    "cross_entropy_partials": Operator(
+        "_operators.cross_entropy", ("flowk_cross_entropy",), {"rank": "logits.ndim"}, torch=None, jax=None
+    ),
+    "cross_entropy_merge": Operator(
+        "_operators.cross_entropy", ("flowk_cross_entropy_merge",), _CROSS_ENTROPY, torch=None, jax=None
     ),
 }

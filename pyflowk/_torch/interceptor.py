@@ -44,7 +44,7 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
             result = _result(request, outs)
     if out is None:
         return result
-    if isinstance(result, tuple):  # of prelu_backward, of which only dx_out comes here
+    if isinstance(result, tuple):  # of several results, of which only the first can be given here
         return (_write(result[0], out, tensors, operation.out_names[0]), *result[1:])
     return _write(result, out, tensors, operation.out_names[0])
 
@@ -141,8 +141,9 @@ def _result(request: Request, outs: tuple[Any, ...], call: Callable[..., Tensor]
     try:
         if isinstance(operation, Elementwise):
             return _elementwise(call, operation, inputs, outs[0], options or (), values)
-        if operation.operator == "prelu_backward" and any(one is not None for one in outs[1:]):
-            raise TypeError("dalpha_out and workspace are given where torch must see the call, which needs new results")
+        if any(one is not None for one in outs[1:]):
+            names = " and ".join(filter(None, (", ".join(operation.out_names[1:-1]), operation.out_names[-1])))
+            raise TypeError(f"{names} are given where torch must see the call, which needs new results")
         if not operation.operator:  # an ElementwiseKernel
             raise TypeError(
                 "a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()"
@@ -232,7 +233,37 @@ def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values:
     return call("masked_softmax_backward", (dy, y), {"lengths": lengths, **_options(inputs, options, values)})
 
 
+def _cross_entropy(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:
+    numbers, needs_entropy = options
+    return call("cross_entropy", inputs, {**_numbers(numbers), "entropy": needs_entropy})
+
+
+def _cross_entropy_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Tensor:
+    logits, targets, lse, dloss, dlse, entropy, dentropy = inputs
+    others = {"dlse": dlse, "entropy": entropy, "dentropy": dentropy, **options._asdict()}
+    return call("cross_entropy_backward", (logits, targets, lse, dloss), others)
+
+
+def _numbers(options: Any) -> dict[str, Any]:
+    """The numbers of a cross-entropy of the whole vocabulary."""
+    return {name: value for name, value in options._asdict().items() if not name.startswith("vocab_")}
+
+
+def _without_gradient(name: str) -> Callable[..., Any]:
+    def refuse(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:
+        raise TypeError(
+            f"{name} has no gradient and no rule under torch's transforms: pass detached tensors; "
+            "cross_entropy_backward gives the gradient"
+        )
+
+    return refuse
+
+
 _OPERATORS: dict[str, Callable[[Call, tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {
+    "cross_entropy": _cross_entropy,
+    "cross_entropy_backward": _cross_entropy_backward,
+    "cross_entropy_merge": _without_gradient("cross_entropy_merge"),
+    "cross_entropy_partials": _without_gradient("cross_entropy_partials"),
     "permute": _permute,
     "prelu": _prelu,
     "prelu_backward": _prelu_backward,

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from . import array_operators, elementwise_operators, softmax_operators
+from . import array_operators, cross_entropy_operators, elementwise_operators, softmax_operators
 from .registration import NAMES as NAMES
 
-for _family in (elementwise_operators, array_operators, softmax_operators):
+for _family in (elementwise_operators, array_operators, softmax_operators, cross_entropy_operators):
     _family.register_all()

@@ -54,6 +54,7 @@ CTYPES = {
     "double *": c_types.Array,
     "int32_t *": c_types.Array,
     "const flowk_softmax_mask *": c_types.SoftmaxMaskPointer,
+    "const flowk_cross_entropy_options *": c_types.CrossEntropyOptionsPointer,
 }
 
 
@@ -207,6 +208,7 @@ def test_structs_have_the_fields_of_the_header() -> None:
 
 def test_structs_have_the_members_of_the_header() -> None:
     assert header_struct("flowk_softmax_mask") == _abi.SoftmaxMask._fields_
+    assert header_struct("flowk_cross_entropy_options") == _abi.CrossEntropyOptions._fields_
 
 
 def test_version_and_largest_rank_are_those_of_the_header() -> None:

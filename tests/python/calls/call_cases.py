@@ -127,6 +127,11 @@ def other_cases() -> list[CallCase]:
         CallCase(pyflowk.prelu, (x, tensor(4), -1)),
         CallCase(pyflowk.prelu, (tensor(2, 3, 4, 5).to(memory_format=torch.channels_last), alpha)),
         CallCase(pyflowk.prelu, (x[:, :, ::2], alpha)),
+        CallCase(pyflowk.cross_entropy_partials, (scores, lengths.new_ones(2, 3, 5), 0, 9), {"softcap": 3.0}),
+        CallCase(pyflowk.cross_entropy_partials, (scores.mT, lengths.new_ones(2, 3, 7), 1, 9)),
+        CallCase(
+            pyflowk.cross_entropy_backward, (scores.half(), lengths.new_ones(2, 3, 5), tensor(2, 3, 5), tensor(2, 3, 5))
+        ),
         CallCase(pyflowk.softmax, (scores,)),
         CallCase(pyflowk.softmax, (scores,), {"dtype": torch.bfloat16}),
         CallCase(pyflowk.softmax, (scores.mT,)),

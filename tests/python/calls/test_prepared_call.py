@@ -22,6 +22,8 @@ MASK, LENGTHS = X > 1.5, np.array([1, 2, 6, 0], np.int32)
 ALPHA, ROW = np.linspace(0.1, 0.6, 6, dtype=np.float32), X[0] - 0.5
 NUMBERS = (2.0, 0.5)
 # The arguments of a call of every function that is not on operands alone, and the names of its arrays.
+TARGETS, LSE = np.zeros(X.shape[:-1], np.int64), np.ones(X.shape[:-1], np.float32)
+OF_SEVERAL_RESULTS = {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge"}
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("permute", (X, (1, 0)), {}, "x out"),
     ("permute", (X, (1, 0)), {"dtype": "float16", "scale": 0.5}, "x out"),
@@ -48,12 +50,14 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("masked_softmax", (X,), {"bias": ROW}, "x bias out"),
     ("masked_softmax_backward", (X, X), {"scale": 0.5}, "dy y out"),
     ("masked_softmax_backward", (X, X), {"lengths": LENGTHS}, "dy y lengths out"),
+    ("cross_entropy_backward", (X, TARGETS, LSE, LSE), {}, "logits targets lse dloss out"),
+    ("cross_entropy_partials", (X, TARGETS, 0, 9), {"scale": 0.5}, "logits targets out"),
     ("transpose", (X,), {}, "x out"),
     ("swapaxes", (X, 0, 1), {}, "x out"),
     ("moveaxis", (X, 0, -1), {}, "x out"),
 ]
 for _name in _OPERATORS:
-    if _name not in {name for name, *_ in CALLS} | {"prelu_backward", "permute_many"}:
+    if _name not in {name for name, *_ in CALLS} | OF_SEVERAL_RESULTS:
         _names = list(inspect.signature(getattr(pyflowk, _name)).parameters)[:-2]
         _first = {"where": MASK}.get(_name, X)
         _arrays = [_first, X, X][: len(_names)]
@@ -93,7 +97,7 @@ def test_a_prepared_call_gives_the_function_s_result(
 
 
 def test_every_operator_is_prepared() -> None:
-    assert {name for name, *_ in CALLS} == set(_OPERATORS) - {"prelu_backward", "permute_many"}
+    assert {name for name, *_ in CALLS} == set(_OPERATORS) - OF_SEVERAL_RESULTS
 
 
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])

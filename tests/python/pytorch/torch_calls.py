@@ -132,6 +132,13 @@ def calls(device: str = "cpu") -> list[Call]:
         y = torch.softmax(n(2, 3, 5), -1)
         y = y.log() if log else y
         add("masked_softmax_backward", n(2, 3, 5), y, scale=2.0, log=log)
+    targets = torch.tensor([[4, -100, 0], [1, 2, 0]], device=device)
+    lse, entropy = n(2, 3, 5).logsumexp(-1), n(2, 3)
+    smooth = {"label_smoothing": 0.1, "z_loss": 0.05}
+    add("cross_entropy", n(2, 3, 5), targets, entropy=True)
+    add("cross_entropy", n(2, 3, 5).mT.contiguous().mT, targets, scale=-0.7, softcap=3.0, entropy=True, **smooth)
+    add("cross_entropy_backward", n(2, 3, 5), targets, lse, n(2, 3), **smooth)
+    add("cross_entropy_backward", n(2, 3, 5), targets, lse, dlse=n(2, 3), entropy=entropy, dentropy=n(2, 3))
     assert {one.name for one in found} == set(NAMES), {one.name for one in found} ^ set(NAMES)
     return found
 

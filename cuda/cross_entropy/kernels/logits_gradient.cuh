@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of cross-entropy: one read of the logits, one write of their gradient.
+#pragma once
+
+#include "cross_entropy/kernels/cross_entropy_values.cuh"
+#include "flowk/detail/launch_bounds.h"
+#include "flowk/detail/pdl.cuh"
+
+namespace flowk::cross_entropy {
+
+// dz[j] = p[j] * (factor + slope * z[j]) - uniform - (j is the target ? of_target : 0), with p[j] = exp(z[j] - lse).
+// All but slope are multiplied by the scale.
+template <class A>
+struct RowGradient {
+  A lse, factor, slope, uniform, of_target;
+  int64_t target_column;
+
+  __device__ __forceinline__ RowGradient(const LogitsGradientParams& params, int64_t row, int64_t target) {
+    const auto load = [row](const void* values) {
+      return values == nullptr ? A{0} : static_cast<const A*>(values)[row];
+    };
+    const A scale = static_cast<A>(params.scale), dloss = load(params.dloss), dentropy = load(params.dentropy);
+    const A label_smoothing = static_cast<A>(params.label_smoothing);
+    lse = reference_of(load(params.lse));
+    factor = dloss * (1 + 2 * static_cast<A>(params.z_loss) * lse) + load(params.dlse) -
+             (params.dentropy == nullptr ? A{0} : dentropy * (load(params.entropy) - lse));
+    factor *= scale;
+    slope = -dentropy * scale;
+    uniform = dloss * label_smoothing / static_cast<A>(params.targets.vocab_size) * scale;
+    of_target = dloss * (1 - label_smoothing) * scale;
+    target_column = target - params.targets.vocab_start;
+    if (!is_valid(params.targets, target)) uniform = not_a_number<A>();
+  }
+
+  // Of the vector at `column`.
+  template <class T, LossForm kForm>
+  __device__ __forceinline__ uint4 of_vector(const LogitScale<A>& scale, int column, const uint4& vector) const {
+    constexpr int W = vector_width<T>;
+    constexpr bool is_capped = kForm == LossForm::capped;
+    const Exponents<A> exponents(is_capped ? exponent_per_natural<A> : scale.exponent, lse, exponent_per_natural<A>);
+    const A corrected = factor * exponents.correction;
+    A x[W], dz[W];
+    widen_vector<T>(vector, x);
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      if constexpr (is_capped) x[j] = capped_logit(scale, x[j]);
+      const A p = exponents.power(exponents.exponent(x[j]));
+      dz[j] = p * corrected - uniform;
+      if constexpr (kForm != LossForm::plain)
+        dz[j] += p == A{0} ? A{0} : p * exponents.correction * slope * (is_capped ? x[j] : scale.scale * x[j]);
+    }
+    if (target_column >= column && target_column < column + W) {
+#pragma unroll
+      for (int j = 0; j < W; ++j)
+        if (target_column == column + j) dz[j] -= of_target;
+    }
+    if constexpr (is_capped) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) {
+        const A tanh_z = x[j] * scale.inverse_softcap;
+        dz[j] *= x[j] == negative_infinity<A>() ? A{0} : 1 - tanh_z * tanh_z;
+      }
+    }
+    return narrow_vector<T>(dz);
+  }
+};
+
+// The gradient of a chunk of one row per block, in vectors of dlogits. Chunks begin with a line of dlogits: two blocks
+// that write to one sector take up to 1.3 times as long if dlogits is logits.
+//   dlogits[row, j] = dz[j] * the derivative of z[j]   as RowGradient says
+// logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits. The others are (rows).
+template <class T>
+__global__ void __launch_bounds__(max_gradient_threads, fitting_blocks(max_gradient_threads, 8))
+    logits_gradient(const __grid_constant__ GridConstant<LogitsGradientParams> params) {
+  using A = ComputeType<T>;
+  constexpr int W = vector_width<T>;
+  launch_dependent_grids();
+  wait_on_dependent_grids();
+  uint32_t row = blockIdx.x;
+  const int chunk = static_cast<int>(take_index(&row, params.chunks));
+  int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  if (params.rows_per_block > 1) {
+    row = row * short_rows + static_cast<uint32_t>(thread / warp_lanes);
+    thread %= warp_lanes;
+    num_threads = warp_lanes;
+    if (row >= params.num_rows) return;
+  }
+  const Logits& logits = params.logits;
+  const unsigned char* x = logits.logits;
+  unsigned char* out = params.dlogits;
+  split_index<1>(row, logits.rows.dims, logits.rows.rank, [&](int d, uint32_t index) {
+    x += index * logits.rows.dims[d].logits_stride;
+    out += index * logits.rows.dims[d].dlogits_stride;
+  });
+  const int head = static_cast<int>(reinterpret_cast<uintptr_t>(out) % line_bytes / sizeof(T));
+  const int first = (chunk * gradient_batch * num_threads + thread) * W - head, step = num_threads * W;
+  const auto store = [&](bool is_whole, auto vector_at) {
+#pragma unroll
+    for (int i = 0; i < gradient_batch; ++i) {
+      const int column = first + i * step;
+      const uint4 vector = vector_at(i);
+      if (is_whole)
+        store_vector(reinterpret_cast<T*>(out) + column, vector);
+      else if (column < logits.columns)
+        store_elements<T, false>(out, column, logits.columns, vector);
+    }
+  };
+  const int64_t target = load_target(params.targets, row);
+  // The first half is loaded while the target is.
+  constexpr int half = gradient_batch / 2;
+  uint4 loaded[gradient_batch];
+  bool is_whole = load_batch<T, half>(logits, x, first, step, logits.columns, loaded);
+  if (target == params.targets.ignore_index) return store(false, [](int) { return uint4{0, 0, 0, 0}; });
+  const RowGradient<A> gradient(params, row, target);
+  is_whole &= load_batch<T, half>(logits, x, first + half * step, step, logits.columns, loaded + half);
+  const LogitScale<A>& scale = scale_of<A>(logits);
+  const auto store_as = [&](auto form) {
+    store(is_whole, [&](int i) {
+      return gradient.template of_vector<T, decltype(form)::value>(scale, first + i * step, loaded[i]);
+    });
+  };
+  switch (logits.form) {
+    case LossForm::plain: return store_as(std::integral_constant<LossForm, LossForm::plain>());
+    case LossForm::extended: return store_as(std::integral_constant<LossForm, LossForm::extended>());
+    case LossForm::capped: return store_as(std::integral_constant<LossForm, LossForm::capped>());
+  }
+}
+
+}  // namespace flowk::cross_entropy

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plans of cross-entropy: how a row is cut, and the parameters.
+#include <algorithm>
+#include <cmath>
+
+#include "core/divide.h"
+#include "core/dtype.h"
+#include "cross_entropy/cross_entropy.h"
+#include "flowk/detail/sizes.h"
+
+namespace flowk::cross_entropy {
+namespace {
+
+struct Cut {
+  int64_t row_vectors, slices, slice_vectors;
+  int32_t num_threads;
+};
+
+Cut cut_row(int64_t columns, flowk_dtype dtype) {
+  Cut cut;
+  cut.row_vectors = ceil_div(columns * dtype_info(dtype).element_bytes, vector_bytes);
+  cut.slices = ceil_div(cut.row_vectors, int64_t{max_slice_threads} * slice_batch);
+  // The same number of vectors per thread, but in the last slice.
+  cut.slice_vectors = round_up(ceil_div(cut.row_vectors, cut.slices), slice_batch * warp_lanes);
+  cut.num_threads = static_cast<int32_t>(cut.slice_vectors / slice_batch);
+  return cut;
+}
+
+int64_t value_bytes(flowk_dtype dtype) { return dtype == FLOWK_FLOAT64 ? 8 : 4; }
+
+constexpr double log2_of_e = 1.4426950408889634;
+
+template <class A>
+LogitScale<A> logit_scale(const flowk_cross_entropy_options& options) {
+  LogitScale<A> result;
+  const double scale = std::fabs(options.scale);
+  result.scale = static_cast<A>(scale);
+  result.softcap = static_cast<A>(options.softcap);
+  result.exponent = static_cast<A>(sizeof(A) == 8 ? scale : scale * log2_of_e);
+  if (options.softcap > 0) {
+    result.inverse_softcap = static_cast<A>(1 / options.softcap);
+    result.capped_exponent = static_cast<A>(2 * scale / options.softcap * log2_of_e);
+  }
+  return result;
+}
+
+Targets make_targets(const void* targets, flowk_dtype dtype, const flowk_cross_entropy_options& options) {
+  return {targets, dtype == FLOWK_INT64, options.ignore_index, options.vocab_start, options.vocab_size};
+}
+
+RowResults make_results(const RowResults& pointers, const flowk_cross_entropy_options& options) {
+  RowResults results = pointers;
+  results.label_smoothing = options.label_smoothing;
+  results.z_loss = options.z_loss;
+  return results;
+}
+
+// `needs_all`: more than the loss and lse, or their gradients.
+Logits make_logits(const CrossEntropyRequest& request, bool needs_all) {
+  const flowk_cross_entropy_options& options = request.options;
+  const int64_t element_bytes = dtype_info(request.dtype).element_bytes;
+  Logits logits;
+  logits.logits = static_cast<const unsigned char*>(request.logits);
+  logits.columns = static_cast<int32_t>(request.columns);
+  logits.negates = std::signbit(options.scale);
+  logits.scale32 = logit_scale<float>(options);
+  logits.scale64 = logit_scale<double>(options);
+  logits.form = options.softcap > 0 ? LossForm::capped : needs_all ? LossForm::extended : LossForm::plain;
+  const IterationSpace& rows = request.rows;
+  logits.rows.rank = rows.rank;
+  for (int d = 0; d < rows.rank; ++d) {
+    const int from = rows.rank - 1 - d;
+    logits.rows.dims[d] = {Divider(static_cast<uint32_t>(rows.extents[from])), rows.strides[1][from] * element_bytes,
+                           rows.strides[2][from] * element_bytes};
+  }
+  return logits;
+}
+
+MergePartialsPlan make_merge(const MergePartialsParams& params, const Device& device) {
+  MergePartialsPlan plan;
+  plan.params = params;
+  int32_t& lanes = plan.params.lanes_per_row;
+  while (lanes < warp_lanes && lanes < params.num_parts) lanes *= 2;
+  plan.launch.num_threads = merge_threads;
+  plan.launch.num_blocks = ceil_div(params.num_rows, merge_threads / lanes);
+  plan.launch.uses_pdl = device.runs_pdl();
+  return plan;
+}
+
+}  // namespace
+
+int64_t cross_entropy_workspace_bytes(int64_t num_rows, int64_t columns, flowk_dtype dtype) {
+  if (num_rows == 0 || columns == 0) return 0;
+  const Cut cut = cut_row(columns, dtype);
+  return cut.slices == 1 ? 0 : num_rows * cut.slices * partial_values * value_bytes(dtype);
+}
+
+void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device, CrossEntropyPlan* plan) {
+  const Cut cut = cut_row(request.columns, request.dtype);
+  plan->dtype = request.dtype;
+  LossSlicesParams& params = plan->params;
+  params.targets = make_targets(request.targets, request.targets_dtype, request.options);
+  params.slices = Divider(static_cast<uint32_t>(cut.slices));
+  params.slice_vectors = static_cast<int32_t>(cut.slice_vectors);
+  params.row_vectors = static_cast<int32_t>(cut.row_vectors);
+  params.partials = request.workspace;
+  params.results = make_results(request.results, request.options);
+  const bool needs_total = request.results.partials != nullptr || request.options.label_smoothing > 0;
+  params.logits = make_logits(request, needs_total || request.results.entropy != nullptr);
+  params.logits.needs_total = needs_total;
+  LaunchConfig& launch = plan->launch;
+  params.num_rows = request.num_rows;
+  params.rows_per_block = cut.slices == 1 && cut.num_threads == warp_lanes ? short_rows : 1;
+  launch.num_threads = cut.num_threads * params.rows_per_block;
+  launch.num_blocks = ceil_div(request.num_rows, params.rows_per_block) * cut.slices;
+  const int64_t num_warps = cut.num_threads / warp_lanes;
+  launch.shared_bytes =
+      num_warps == 1 ? 0 : static_cast<int32_t>(num_warps * (partial_values - 1) * value_bytes(request.dtype));
+  launch.uses_pdl = device.runs_pdl();
+  plan->merge = {};
+  if (cut.slices == 1) return;
+  plan->merge = make_merge({params.targets, request.workspace, cut.slices * partial_values, partial_values, cut.slices,
+                            request.num_rows, 1, params.results},
+                           device);
+}
+
+void plan_cross_entropy_merge(const CrossEntropyMergeRequest& request, const Device& device, MergePartialsPlan* plan) {
+  *plan = make_merge({make_targets(request.targets, request.targets_dtype, request.options), request.partials,
+                      partial_values, request.num_rows * partial_values, request.num_shards, request.num_rows, 1,
+                      make_results(request.results, request.options)},
+                     device);
+}
+
+void plan_cross_entropy_backward(const CrossEntropyRequest& request, const Device& device,
+                                 CrossEntropyBackwardPlan* plan) {
+  plan->dtype = request.dtype;
+  LogitsGradientParams& params = plan->params;
+  params.targets = make_targets(request.targets, request.targets_dtype, request.options);
+  params.lse = request.lse;
+  params.entropy = request.entropy;
+  params.dloss = request.dloss;
+  params.dlse = request.dlse;
+  params.dentropy = request.dentropy;
+  params.dlogits = static_cast<unsigned char*>(request.dlogits);
+  params.scale = request.options.scale;
+  params.label_smoothing = request.options.label_smoothing;
+  params.z_loss = request.options.z_loss;
+  params.logits = make_logits(request, request.dentropy != nullptr);
+  // A row may start in the middle of a line of dlogits.
+  const int64_t element_bytes = dtype_info(request.dtype).element_bytes;
+  const int64_t row_bytes = request.columns * element_bytes + line_bytes - element_bytes;
+  const int64_t row_vectors = ceil_div(row_bytes, vector_bytes);
+  const bool is_short = row_vectors <= warp_lanes * gradient_batch;
+  const int64_t chunks = ceil_div(row_vectors, int64_t{gradient_threads} * gradient_batch);
+  params.num_rows = request.num_rows;
+  params.rows_per_block = is_short ? short_rows : 1;
+  params.chunks = Divider(static_cast<uint32_t>(chunks));
+  plan->launch.num_threads = is_short ? warp_lanes * short_rows : gradient_threads;
+  plan->launch.num_blocks = ceil_div(request.num_rows, params.rows_per_block) * chunks;
+  plan->launch.uses_pdl = device.runs_pdl();
+}
+
+}  // namespace flowk::cross_entropy

@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cross_entropy, its gradient, and its parts for a vocabulary that is split over devices."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import c_int, c_int64
+from typing import TYPE_CHECKING, Any
+
+from .._arguments import boolean
+from .._arrays.adapters.base import Geometry, Signature
+from .._arrays.dtypes import dtype_like, float_type, type_of_elements
+from .._calls import call_path
+from .._calls.call_path import CallPath, parameters_of
+from .._copies import on_copies
+from .._native.abi import PARTIAL_VALUES, DType
+from .._native.errors import error_of
+from .._pipeline import Operation, Request, require_arrays
+from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
+from .cross_entropy_arguments import (
+    Arguments,
+    Options,
+    check_logits,
+    check_per_row,
+    check_targets,
+    checked_options,
+    copied_inputs,
+    has_contiguous_rows,
+    is_contiguous,
+    result_type,
+)
+
+if TYPE_CHECKING:
+    from .._typing import Array, ArrayT, Stream
+
+
+def cross_entropy(
+    logits: ArrayT,
+    targets: Array,
+    *,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    entropy: bool = False,
+    loss_out: Array | None = None,
+    lse_out: Array | None = None,
+    entropy_out: Array | None = None,
+    stream: Stream | None = None,
+) -> tuple[ArrayT, ...]:
+    """The cross-entropy of each row of logits with its target, and the logarithm of the row's sum of exponentials.
+
+    ``loss = lse - z[target]`` with ``lse = log(sum of exp(z[j]))`` and ``z = scale * logits``: ``-loss`` is the
+    log-probability of the target. The logits are read once, and nothing of their size is written.
+
+    Parameters
+    ----------
+    logits : array
+        Shape (..., vocabulary), of float16, bfloat16, float32 or float64, of the kinds that `permute` takes. Any
+        strides; an array whose last dimension is not contiguous is copied first, which is one more pass over it.
+    targets : array
+        int32 or int64, of the shape of logits without the last dimension: a column each. A target outside the
+        vocabulary gives a loss of NaN.
+    scale : float, optional
+        A finite number: the inverse of a temperature.
+    softcap : float, optional
+        Not 0: ``z = softcap * tanh(scale * logits / softcap)``; a logit of -infinity stays -infinity.
+    label_smoothing : float, optional
+        In 0 ... 1: ``loss = (1 - label_smoothing) * (lse - z[target]) + label_smoothing * (lse - mean of z)``.
+    z_loss : float, optional
+        Adds ``z_loss * lse**2`` to the loss.
+    ignore_index : int, optional
+        The loss, lse and entropy of rows with this target are 0, and half of such a row is read at most.
+    entropy : bool, optional
+        True: also the entropy of ``p = exp(z - lse)``, ``lse - sum of p * z``.
+    loss_out, lse_out, entropy_out : array, optional
+        Where to write: contiguous, of targets' shape, float32 or for float64 logits float64. By default new arrays of
+        logits' kind.
+    stream : int or stream object, optional
+        As in `permute`.
+
+    Returns
+    -------
+    loss, lse : array
+        And with ``entropy=True`` the entropy. On a GPU the work may still be running.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A shape, dtype, number or device is not as above.
+    FlowkError, FlowkValueError
+        The library's status and text.
+
+    Notes
+    -----
+    A row's results have the same bits in every batch: they do not depend on the number of rows, on the row's place or
+    on its address. Computed in float32, in float64 for float64. A row whose z are all -infinity has a loss of infinity,
+    an lse of -infinity and an entropy of 0; a NaN or +infinity in a row gives NaN.
+
+    Mean and sum are left to the caller: ``loss.sum() / (targets != ignore_index).sum()`` is PyTorch's mean.
+    """
+    results = (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(
+        *(logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy),
+        *(loss_out, lse_out, entropy_out, stream),
+    )
+    return results if entropy else results[:2]  # type: ignore[no-any-return]
+
+
+def cross_entropy_backward(
+    logits: ArrayT,
+    targets: Array,
+    lse: Array,
+    dloss: Array | None = None,
+    *,
+    dlse: Array | None = None,
+    entropy: Array | None = None,
+    dentropy: Array | None = None,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    vocab_start: int = 0,
+    vocab_size: int | None = None,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """The gradient of `cross_entropy` with respect to the logits.
+
+    ``dz[j] = dloss * (p[j] * (1 + 2 * z_loss * lse) - (1 - label_smoothing) * (j == target) - label_smoothing / V)``
+    plus ``dlse * p[j] - dentropy * p[j] * (z[j] - lse + entropy)``, times the derivative of z.
+
+    Parameters
+    ----------
+    logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index
+        As given to `cross_entropy`.
+    lse : array
+        What `cross_entropy` or `cross_entropy_merge` returned.
+    dloss, dlse, dentropy : array, optional
+        The gradients of the results of `cross_entropy`, of their shape and dtype; None counts as 0, but not all three.
+    entropy : array, optional
+        The same; needed with dentropy.
+    vocab_start, vocab_size : int, optional
+        As given to `cross_entropy_partials`: logits are a shard of the vocabulary.
+    out : array, optional
+        Where to write: logits' shape and dtype, any strides. logits itself is allowed: the logits are gone then, so
+        that the gradient can be computed once only. It shares no other memory with an input.
+    stream : int or stream object, optional
+        As in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. Ignored rows are 0; a row with a target outside the vocabulary is NaN.
+
+    Raises
+    ------
+    ValueError, TypeError, FlowkError, FlowkValueError
+        As `cross_entropy`.
+    """
+    return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(  # type: ignore[no-any-return]
+        *(logits, targets, lse, dloss, dlse, entropy, dentropy),
+        *(scale, softcap, label_smoothing, z_loss, ignore_index, vocab_start, vocab_size, out, stream),
+    )
+
+
+def cross_entropy_partials(
+    logits: ArrayT,
+    targets: Array,
+    vocab_start: int,
+    vocab_size: int,
+    *,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    ignore_index: int = -100,
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> ArrayT:
+    """What one shard of a vocabulary knows of a cross-entropy: five numbers per row for `cross_entropy_merge`.
+
+    The largest z, m; the sums of ``exp(z - m)``, of ``exp(z - m) * (z - m)`` and of z; z of the target, 0 if it is not
+    in the shard.
+
+    Parameters
+    ----------
+    logits : array
+        The columns vocab_start, vocab_start + 1, ... of the vocabulary: as in `cross_entropy`.
+    targets, scale, softcap, ignore_index
+        As in `cross_entropy`; targets count in the whole vocabulary.
+    vocab_start, vocab_size : int
+        The first column of the shard, and the number of columns of the whole vocabulary.
+    out : array, optional
+        Where to write: contiguous, of targets' shape and a last dimension of 5, float32, or for float64 logits float64.
+    stream : int or stream object, optional
+        As in `permute`.
+
+    Returns
+    -------
+    array
+        `out`. The gradient of a shard's logits is that of `cross_entropy_backward`, with the merged lse.
+    """
+    return (_PARTIALS_PATH.call if call_path.is_compiling() else _PARTIALS_PATH.cached_call)(  # type: ignore[no-any-return]
+        logits, targets, vocab_start, vocab_size, scale, softcap, ignore_index, out, stream
+    )
+
+
+def cross_entropy_merge(
+    partials: ArrayT,
+    targets: Array,
+    vocab_size: int,
+    *,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    loss_out: Array | None = None,
+    lse_out: Array | None = None,
+    entropy_out: Array | None = None,
+    stream: Stream | None = None,
+) -> tuple[ArrayT, ...]:
+    """The results of `cross_entropy` from those of `cross_entropy_partials` of all shards.
+
+    Parameters
+    ----------
+    partials : array
+        Shape (shards, ..., 5), with targets' shape in the middle, float32 or float64: what an all-gather makes.
+    targets, vocab_size, label_smoothing, z_loss, ignore_index
+        As in `cross_entropy_partials` and `cross_entropy`.
+    loss_out, lse_out, entropy_out, stream : optional
+        As in `cross_entropy`.
+
+    Returns
+    -------
+    loss, lse, entropy : array
+        Of targets' shape.
+    """
+    return (_MERGE_PATH.call if call_path.is_compiling() else _MERGE_PATH.cached_call)(  # type: ignore[no-any-return]
+        *(partials, targets, vocab_size, label_smoothing, z_loss, ignore_index),
+        *(loss_out, lse_out, entropy_out, stream),
+    )
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+def _cross_entropy(
+    logits: Any,
+    targets: Any,
+    scale: Any,
+    softcap: Any,
+    label_smoothing: Any,
+    z_loss: Any,
+    ignore_index: Any,
+    *rest: Any,
+) -> Request:
+    needs_entropy, _, _, entropy_out = rest
+    wants = boolean(needs_entropy, "entropy")
+    if entropy_out is not None and not wants:
+        raise ValueError("entropy_out is given, must be None where entropy is False")
+    options = checked_options(
+        scale=scale, softcap=softcap, label_smoothing=label_smoothing, z_loss=z_loss, ignore_index=ignore_index
+    )
+    return Request(_FORWARD, (logits, targets), (options, wants))
+
+
+def _cross_entropy_backward(*arguments: Any) -> Request:
+    return Request(_BACKWARD, arguments[:7], checked_options(**dict(zip(Options._fields, arguments[7:]))))
+
+
+def _cross_entropy_partials(logits: Any, targets: Any, start: Any, size: Any, *numbers: Any) -> Request:
+    scale, softcap, ignore_index = numbers
+    options = checked_options(
+        scale=scale, softcap=softcap, ignore_index=ignore_index, vocab_start=start, vocab_size=size
+    )
+    return Request(_PARTIALS, (logits, targets), (options, False))
+
+
+def _cross_entropy_merge(partials: Any, targets: Any, size: Any, *numbers: Any) -> Request:
+    label_smoothing, z_loss, ignore_index = numbers
+    options = checked_options(
+        label_smoothing=label_smoothing, z_loss=z_loss, ignore_index=ignore_index, vocab_size=size
+    )
+    return Request(_MERGE, (partials, targets), options)
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
+
+
+def _plan_forward(
+    is_shard: bool,
+    signatures: tuple[Signature, ...],
+    outs: tuple[Geometry | None, ...],
+    settings: tuple[Options, bool],
+    library: Any = None,
+) -> Program | None:
+    """The plan of flowk_cross_entropy(): of its results, or of the partial results of a shard."""
+    names = ("logits", "targets")
+    require_arrays(names, signatures)
+    logits, targets = signatures
+    options, needs_entropy = settings
+    shape = tuple(logits[0])
+    code = check_logits(shape, logits[2], tuple(targets[0]), targets[2], options)
+    copied = copied_inputs(names, signatures)
+    if copied:
+        plan = functools.partial(_plan_forward, is_shard, library=library)
+        return on_copies(plan, signatures, outs, settings, copied, None)
+    type_of_result = result_type(code)
+    rows = shape[:-1]
+    dtype = dtype_like(type_of_result, logits[2])
+    results: tuple[Buffer | None, ...]
+    if is_shard:
+        results = (Buffer((*rows, PARTIAL_VALUES), dtype),)
+        _check_outs(("out",), outs, (*rows, PARTIAL_VALUES), type_of_result)
+        written = [None, None, None, Arg(OUTPUT, 0)]
+    else:
+        # The entropy has no elements if it is not needed: an operator of PyTorch returns a tensor for it.
+        results = (Buffer(rows, dtype), Buffer(rows, dtype), Buffer(rows if needs_entropy else (0,), dtype))
+        _check_outs(_OUT_NAMES, outs, rows, type_of_result)
+        written = [Arg(OUTPUT, 0), Arg(OUTPUT, 1), Arg(OUTPUT, 2) if needs_entropy else None, None]
+    if library is None:
+        return None
+    a = Arguments(shape, options)
+    num_bytes = _workspace_bytes(library, *a.shape, c_int(code))
+    workspace = Arg(TEMP, 0) if num_bytes else None
+    targets_code = c_int(type_of_elements(targets[2]) or 0)
+    args = (Arg(INPUT, 0), a.strides_of(logits, "logits"), c_int(code), Arg(INPUT, 1), targets_code, *written)
+    step = Step.of("flowk_cross_entropy", (*args, *a.shape, a.options, workspace, num_bytes), names)
+    return Program((step,), results, (num_bytes,) if num_bytes else (), keep=a)
+
+
+def _plan_merge(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: Options
+) -> Program | None:
+    names = ("partials", "targets")
+    require_arrays(names, signatures)
+    (shape, _, dtype), (rows, _, targets_dtype) = signatures
+    code = float_type(dtype, "partials")
+    if code != result_type(code):
+        raise TypeError(f"partials has dtype {dtype}, must be float32 or float64")
+    check_targets(targets_dtype)
+    if len(shape) < 2 or tuple(shape[1:]) != (*rows, PARTIAL_VALUES) or shape[0] < 1:
+        raise ValueError(f"partials has shape {tuple(shape)}, must be (shards, {', '.join(map(str, rows))}, 5)")
+    copied = copied_inputs(names, signatures, -1)
+    if copied:
+        return on_copies(_plan_merge, signatures, outs, options, copied, None)
+    _check_outs(_OUT_NAMES, outs, tuple(rows), code)
+    a = Arguments((), options)
+    num_rows = 1
+    for extent in rows:
+        num_rows *= extent
+    targets_code = c_int(type_of_elements(targets_dtype) or 0)
+    args = (Arg(INPUT, 0), c_int64(shape[0]), Arg(INPUT, 1), targets_code, *(Arg(OUTPUT, i) for i in range(3)))
+    step = Step.of("flowk_cross_entropy_merge", (*args, c_int64(num_rows), c_int(code), a.options), names)
+    return Program((step,), (Buffer(tuple(rows), dtype),) * 3, keep=a)
+
+
+def _plan_backward(
+    signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: Options
+) -> Program | None:
+    require_arrays(_BACKWARD_NAMES[:3], signatures)
+    logits, targets = signatures[:2]
+    (out,) = outs
+    shape, dtype = tuple(logits[0]), logits[2]
+    code = check_logits(shape, dtype, tuple(targets[0]), targets[2], options)
+    given = {name: one for name, one in zip(_BACKWARD_NAMES, signatures) if one is not None and one is not type(None)}
+    for name, one in list(given.items())[2:]:
+        require_arrays((name,), (one,))
+        check_per_row(name, one[0], one[2], shape[:-1], result_type(code))
+    if not {"dloss", "dlse", "dentropy"} & set(given):
+        raise TypeError("dloss, dlse and dentropy are None, one must be an array")
+    if "dentropy" in given and "entropy" not in given:
+        raise TypeError("entropy is None, must be an array beside dentropy")
+    if out is not None:
+        if tuple(out[0]) != shape:
+            raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
+        if float_type(out[2], "out") != code:
+            raise TypeError(f"out has dtype {out[2]}, must be {dtype} as logits")
+    copied = copied_inputs(_BACKWARD_NAMES, signatures)
+    out_name = None if out is None or 0 in shape or has_contiguous_rows(out, "out") else "out"
+    if copied or out_name:
+        return on_copies(_plan_backward, signatures, outs, options, copied, out_name)
+    a = Arguments(shape, options)
+    at = {name: Arg(INPUT, index) for index, name in enumerate(_BACKWARD_NAMES) if name in given}
+    targets_code = c_int(type_of_elements(targets[2]) or 0)
+    gradients = [at.get(name) for name in ("lse", "entropy", "dloss", "dlse", "dentropy")]
+    out_strides = a.contiguous(shape) if out is None else a.strides_of(out, "out")
+    args = (at["logits"], a.strides_of(logits, "logits"), c_int(code), at["targets"], targets_code, *gradients)
+    step = Step.of(
+        "flowk_cross_entropy_backward", (*args, Arg(OUTPUT, 0), out_strides, *a.shape, a.options), _BACKWARD_NAMES
+    )
+    return Program((step,), (Buffer(shape, dtype),), keep=a)
+
+
+def _check_outs(names: tuple[str, ...], outs: tuple[Geometry | None, ...], shape: tuple[int, ...], code: DType) -> None:
+    for name, out in zip(names, outs):
+        if out is not None:
+            check_per_row(name, out[0], out[2], shape, code)
+            if not is_contiguous(out, name):
+                raise ValueError(f"{name} has strides of {tuple(out[1])}, must be contiguous")
+
+
+def _workspace_bytes(library: Any, *sizes: Any) -> int:
+    num_bytes = ctypes.c_size_t()
+    status = library.flowk_cross_entropy_workspace_bytes(*sizes, ctypes.addressof(num_bytes))
+    if status:
+        error = error_of(library, status)
+        error.name_parameters("flowk_cross_entropy", ("logits",))
+        raise error
+    return num_bytes.value
+
+
+_OUT_NAMES = ("loss_out", "lse_out", "entropy_out")
+_FORWARD = Operation(
+    *(("logits", "targets"), functools.partial(_plan_forward, False)),
+    out_names=_OUT_NAMES,
+    num_results=3,
+    context=lambda library, adapter: library,
+    operator="cross_entropy",
+)
+_PARTIALS = Operation(
+    *(("logits", "targets"), functools.partial(_plan_forward, True)),
+    context=lambda library, adapter: library,
+    operator="cross_entropy_partials",
+)
+_MERGE = Operation(
+    ("partials", "targets"), _plan_merge, out_names=_OUT_NAMES, num_results=3, operator="cross_entropy_merge"
+)
+_BACKWARD_NAMES = ("logits", "targets", "lse", "dloss", "dlse", "entropy", "dentropy")
+_BACKWARD = Operation(_BACKWARD_NAMES, _plan_backward, operator="cross_entropy_backward")
+_PATH = CallPath(parameters_of(cross_entropy), _cross_entropy, _OUT_NAMES, takes_outs=True)
+_PARTIALS_PATH = CallPath(parameters_of(cross_entropy_partials), _cross_entropy_partials)
+_MERGE_PATH = CallPath(parameters_of(cross_entropy_merge), _cross_entropy_merge, _OUT_NAMES)
+_BACKWARD_PATH = CallPath(parameters_of(cross_entropy_backward), _cross_entropy_backward)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cross-entropy and its gradient in extended precision."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Wide = np.longdouble
+
+
+class Reference(NamedTuple):
+    """Per row, in extended precision; z is as large as the logits."""
+
+    loss: Any
+    lse: Any
+    entropy: Any
+    z: Any
+
+
+def scores(logits: Any, scale: float = 1.0, softcap: float = 0.0) -> Any:
+    x = Wide(scale) * np.asarray(logits, Wide)
+    if softcap == 0:
+        return x
+    return np.where(np.isneginf(x), x, Wide(softcap) * np.tanh(x / Wide(softcap)))
+
+
+def reference(
+    logits: Any,
+    targets: Any,
+    *,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+) -> Reference:
+    """Of logits (rows, columns)."""
+    with np.errstate(all="ignore"):
+        z = scores(logits, scale, softcap)
+        largest = z.max(-1, keepdims=True)
+        largest = np.where(np.isneginf(largest), 0, largest)
+        e = np.exp(z - largest)
+        lse = largest[:, 0] + np.log(e.sum(-1))
+        p = np.exp(z - np.where(np.isneginf(lse), 0, lse)[:, None])
+        entropy = np.where(np.isneginf(lse), 0, lse - np.where(p == 0, 0, p * z).sum(-1))
+        entropy = np.where(np.isnan(lse), lse, entropy)
+        is_valid = (targets >= 0) & (targets < z.shape[-1])
+        of_target = z[np.arange(len(z)), np.where(is_valid, targets, 0)]
+        loss = _minus(lse, of_target)
+        if label_smoothing:
+            loss = (1 - Wide(label_smoothing)) * loss + Wide(label_smoothing) * _minus(lse, z.mean(-1))
+        if z_loss:
+            loss = loss + Wide(z_loss) * lse**2
+        loss = np.where(is_valid, loss, np.nan)
+        ignored = targets == ignore_index
+        return Reference(*(np.where(ignored, 0, one) for one in (loss, lse, entropy)), z)
+
+
+def _minus(lse: Any, z: Any) -> Any:
+    """lse - z; infinity for z = -infinity in a row of nothing else."""
+    return np.where(np.isneginf(z) & ~np.isnan(lse), np.inf, lse - z)
+
+
+def gradient(
+    logits: Any,
+    targets: Any,
+    dloss: Any = 0.0,
+    dlse: Any = 0.0,
+    dentropy: Any = 0.0,
+    *,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+) -> Any:
+    """Of logits (rows, columns)."""
+    with np.errstate(all="ignore"):
+        known = reference(logits, targets, scale=scale, softcap=softcap)
+        rows, columns = known.z.shape
+        z, lse = known.z, np.where(np.isneginf(known.lse), 0, known.lse)[:, None]
+        dloss, dlse, dentropy = (
+            np.broadcast_to(np.asarray(one, Wide), rows)[:, None] for one in (dloss, dlse, dentropy)
+        )
+        p = np.exp(z - lse)
+        e, w = Wide(label_smoothing), Wide(z_loss)
+        dz = p * (dloss * (1 + 2 * w * lse) + dlse) - dloss * e / columns
+        dz -= np.where(p == 0, 0, p * (z - lse + known.entropy[:, None])) * dentropy
+        is_valid = (targets >= 0) & (targets < columns)
+        dz[np.arange(rows)[is_valid], targets[is_valid]] -= ((1 - e) * dloss)[is_valid, 0]
+        if softcap:
+            dz *= np.where(np.isneginf(z), 0, 1 - (z / Wide(softcap)) ** 2)
+        dz *= Wide(scale)
+        dz[~is_valid] = np.nan
+        dz[targets == ignore_index] = 0
+        return dz
