@@ -58,6 +58,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
       case SoftmaxKernel::rows_in_lanes: return RowsInLanes{count};
       case SoftmaxKernel::split_row: return SplitRow{count, rows_per_launch};
       case SoftmaxKernel::persistent_rows: return PersistentRows{count};
+      case SoftmaxKernel::framed_rows: return FramedRows{};
       case SoftmaxKernel::two_pass_row: break;
     }
     return TwoPassRow{};

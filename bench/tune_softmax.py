@@ -24,7 +24,7 @@ from pyflowk._bench import tensors
 
 KERNELS = [
     "row_in_registers", "row_in_shared", "staged_rows", "two_pass_row", "rows_by_vectors", "rows_in_lanes", "split_row",
-    "persistent_rows",
+    "persistent_rows", "framed_rows",
 ]  # fmt: skip
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
@@ -84,6 +84,11 @@ def configs_of(work: Any) -> list[Config]:
             for rows, lanes, threads in itertools.product(rows_per_thread, (1, 2, 4, 8, 16, 32), (32, 64, 96, 128))
             if lanes * 40 >= k and (lanes <= 16 or k >= 200) and threads >= lanes
         ]
+    configs += [
+        Config("framed_rows", 0, lanes, max(lanes, threads))
+        for lanes, threads in itertools.product((2, 4, 8, 16, *range(32, MAX_LANES + 1, 32)), (64, 128))
+        if row_vectors <= 8 * lanes <= 8 * max(row_vectors, 4) and (lanes <= 32 or threads == 64)
+    ]
     if row_vectors in (1, 2, 4, 8):
         configs += [
             Config("rows_by_vectors", rows, row_vectors, threads) for rows in (2, 4) for threads in (64, 128, 256)

@@ -38,7 +38,7 @@ struct SoftmaxRequest {
 };
 
 using SoftmaxMechanism = std::variant<RowInRegisters, RowInShared, StagedRows, TwoPassRow, RowsByVectors, RowsInLanes,
-                                      SplitRow, PersistentRows>;
+                                      SplitRow, PersistentRows, FramedRows>;
 
 // SoftmaxKernel numbers the alternatives.
 static_assert(names_mechanism<SoftmaxKernel::row_in_registers, RowInRegisters, SoftmaxMechanism>);
@@ -49,6 +49,7 @@ static_assert(names_mechanism<SoftmaxKernel::rows_by_vectors, RowsByVectors, Sof
 static_assert(names_mechanism<SoftmaxKernel::rows_in_lanes, RowsInLanes, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::split_row, SplitRow, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::persistent_rows, PersistentRows, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::framed_rows, FramedRows, SoftmaxMechanism>);
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // How a row is spread over threads.

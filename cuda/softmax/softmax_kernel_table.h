@@ -20,6 +20,7 @@ enum class SoftmaxKernel : int32_t {
   rows_in_lanes,
   split_row,
   persistent_rows,
+  framed_rows,
 };
 
 // What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
@@ -108,6 +109,9 @@ constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_
   return {SoftmaxKernel::staged_rows, backward, types,       masks, min_vectors, max_vectors, staged_threads, blocks,
           SoftmaxForm::any,           false,    unit_columns};
 }
+constexpr SoftmaxKernelRow framed_backward(int types, int min_vectors, int max_vectors, int blocks) {
+  return {SoftmaxKernel::framed_rows, true, types, no_mask, min_vectors, max_vectors, 256, blocks};
+}
 constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
   return {SoftmaxKernel::rows_in_lanes,
           false,
@@ -189,6 +193,10 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
     table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
+    // Vectors per thread; some threads have one less.
+    table::framed_backward(bits_16, 3, 4, 4),
+    table::framed_backward(bits_16, 5, 6, 3),
+    table::framed_backward(bits_32, 3, 6, 2),
     // Rows per thread.
     {SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8},
     {SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256},
@@ -283,5 +291,8 @@ constexpr int max_mask_runs = 16;
 constexpr int mask_run_bytes = 8;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
+
+// framed_rows: numbers of rows and diagonals are below this one.
+constexpr int64_t max_framed_number = int64_t{1} << 30;
 
 }  // namespace flowk::softmax

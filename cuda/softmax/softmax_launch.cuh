@@ -8,6 +8,7 @@
 
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
+#include "softmax/kernels/framed_rows.cuh"
 #include "softmax/kernels/persistent_rows.cuh"
 #include "softmax/kernels/row_in_registers.cuh"
 #include "softmax/kernels/row_in_shared.cuh"
@@ -56,6 +57,8 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
     return start_with(row_in_shared<Terms, kRow>, plan.config.as<RowInShared>());
   else if constexpr (row.mechanism == SoftmaxKernel::staged_rows)
     return start_with(staged_rows<StagedTerms<T, kMask, kRow>, kRow>, plan.config.as<StagedRows>());
+  else if constexpr (row.mechanism == SoftmaxKernel::framed_rows)
+    return start_with(framed_rows<Terms, kRow>, plan.config.as<FramedRows>());
   else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors)
     return start(rows_by_vectors<Terms, kRow>);
   else if constexpr (row.mechanism == SoftmaxKernel::rows_in_lanes)

@@ -156,6 +156,17 @@ struct RowsInLanes {
   friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;
 };
 
+// The threads of a warp or a block hold the aligned vectors that contain a row. Gradients alone.
+struct FramedRows {
+  // set by the plan:
+  int32_t vectors_per_thread = 0;  // some threads have one less
+  bool shares_ends = false;        // rows of a warp share vectors
+  bool starts_late = false;        // some interval starts after its row's first column
+  int32_t diagonal_begin = 0;      // as SoftmaxInterval has them
+  int32_t diagonal_end = 0;
+  friend bool operator==(const FramedRows&, const FramedRows&) = default;
+};
+
 // Two grids read a row; each block has a slice of it.
 struct SplitRow {
   int32_t slices = 1;           // per row, a power of 2

@@ -26,6 +26,7 @@ SETS = {
     "tiny[:TYPES]": "1 to 255 columns",
     "dense, lengths, causal, bias": "attention's shapes under a mask",
     "attention[:SEED[:COUNT]]": "square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
+    "widths[:SEED[:COUNT]]": "64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
     "backward[:TYPES]": "the gradient",
     "small[:TYPES]": "few rows",
     "random[:SEED[:COUNT]]": "any kind, type and shape",
@@ -83,6 +84,9 @@ TABLES: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {
 # CLIP's text, vision transformers, Whisper and similar models.
 MODEL_COLUMNS = (64, 77, 100, 128, 197, 257, 333, 512, 577, 1024, 1152, 1500, 2048, 4096)
 ATTENTION_ELEMENTS = 1 << 25
+# Hidden sizes, vocabularies, and widths beside those of 2^n.
+WIDTHS = (64, 100, 257, 640, 896, 1152, 2048, 4608, 5632, 6656, 12672, 33280, 50257, 100000, 128256)
+WIDTHS_ELEMENTS = 1 << 24
 Case = dict[str, Any]
 
 
@@ -113,16 +117,33 @@ def attention_cases(seed: int, count: int) -> list[Case]:
     ]
 
 
+def widths_cases(seed: int, count: int) -> list[Case]:
+    """Rows of WIDTHS, and of `count` drawn numbers of columns, under each mask that a row of its own has."""
+    generator = random.Random(seed)
+    columns = [*WIDTHS, *(log_uniform(generator, 64, 128256) for _ in range(count))]
+    return [
+        _case(kind, types, (max(1, WIDTHS_ELEMENTS // n), n))
+        for types in ("f16", "f32")
+        for kind in ("plain", "dense", "bias")
+        for n in columns
+    ]
+
+
 def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
     return {"kind": kind, "types": types, "shape": (1,) * (4 - len(shape)) + shape}
+
+
+# The sets that are drawn, and how many cases or numbers of columns are by default.
+DRAWN = {"random": (random_cases, 30), "attention": (attention_cases, 6), "widths": (widths_cases, 6)}
 
 
 def cases_of(name: str) -> list[Case]:
     """Keyword arguments of SoftmaxWork, in f16 and f32 by default; KeyError if there is no such set."""
     name, *rest = name.split(":")
-    if name in ("random", "attention"):
-        seed, count = (rest + ["0", "30" if name == "random" else "6"][len(rest) :])[:2]
-        return (random_cases if name == "random" else attention_cases)(int(seed), int(count))
+    if name in DRAWN:
+        draw, default = DRAWN[name]
+        seed, count = (rest + ["0", str(default)][len(rest) :])[:2]
+        return draw(int(seed), int(count))
     types = rest[0].split(",") if rest else ["f16", "f32"]
     return [_case(kind, type_, shape) for type_ in types for kind, shapes in TABLES[name].items() for shape in shapes]
 

@@ -50,8 +50,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   float values[kVectors * width];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (column_of(i) == row.end / width * width) tail.clear_from(&raw[i]);
-    if (row.begin > 0 && column_of(i) == row.begin / width * width) head.clear_before(&raw[i]);
+    if (column_of(i) == row.end / width * width) tail.replace_from(&raw[i], negative_infinity_vector<T>());
+    if (row.begin > 0 && column_of(i) == row.begin / width * width)
+      head.replace_before(&raw[i], negative_infinity_vector<T>());
     largest.take(raw[i]);
     widen_vector<T>(raw[i], values + i * width);
   }

@@ -18,22 +18,28 @@ struct SoftmaxRow {
   int end = 0;
 };
 
+// Cuts a row's interval to the length at `length_offset`.
+__device__ __forceinline__ void find_length(const SoftmaxParams& params, int64_t length_offset, SoftmaxRow* row) {
+  const int columns = params.columns;
+  const unsigned char* address = params.interval.lengths + length_offset;
+  const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
+  const int length = params.interval.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
+                                                        : clamp(*reinterpret_cast<const int64_t*>(address));
+  if (params.interval.lengths_from_right)
+    row->begin = columns - length;
+  else
+    row->end = length;
+}
+
 // The interval of columns that lengths, causal and window leave: max(begin, number + diagonal_begin) to min(length,
 // number + diagonal_end). The length is at `length_offset`; `number` is the row's number among its q rows.
 __device__ __forceinline__ void find_interval(const SoftmaxParams& params, int64_t length_offset, int64_t number,
                                               SoftmaxRow* row) {
   const int columns = params.columns;
-  int begin = 0, end = columns;
-  if (params.interval.lengths_bytes != 0) {
-    const unsigned char* address = params.interval.lengths + length_offset;
-    const auto clamp = [columns](auto n) { return n < 0 ? 0 : n > columns ? columns : static_cast<int>(n); };
-    const int length = params.interval.lengths_bytes == 4 ? clamp(*reinterpret_cast<const int32_t*>(address))
-                                                          : clamp(*reinterpret_cast<const int64_t*>(address));
-    if (params.interval.lengths_from_right)
-      begin = columns - length;
-    else
-      end = length;
-  }
+  row->begin = 0;
+  row->end = columns;
+  if (params.interval.lengths_bytes != 0) find_length(params, length_offset, row);
+  int begin = row->begin, end = row->end;
   if (params.interval.has_diagonal) {
     const int64_t diagonal_begin = number + params.interval.diagonal_begin;
     const int64_t diagonal_end = number + params.interval.diagonal_end;

@@ -119,7 +119,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// Sets the elements of a vector before or from element `count` < vector_width to -infinity.
+// Replaces the elements of a vector before or from element `count` < vector_width by those of another one.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on
@@ -128,14 +128,17 @@ struct VectorCut {
 #pragma unroll
     for (int i = 0; i < 4; ++i) past[i] = ones_from(shift > 32 * i ? shift - 32 * i : 0);
   }
-  __device__ __forceinline__ void clear_from(uint4* vector) const { clear(vector, 0u); }
-  __device__ __forceinline__ void clear_before(uint4* vector) const { clear(vector, ~0u); }
-  __device__ __forceinline__ void clear(uint4* vector, uint32_t flip) const {
-    const uint4 infinities = negative_infinity_vector<T>();
-    vector->x = (vector->x & ~(past[0] ^ flip)) | (infinities.x & (past[0] ^ flip));
-    vector->y = (vector->y & ~(past[1] ^ flip)) | (infinities.y & (past[1] ^ flip));
-    vector->z = (vector->z & ~(past[2] ^ flip)) | (infinities.z & (past[2] ^ flip));
-    vector->w = (vector->w & ~(past[3] ^ flip)) | (infinities.w & (past[3] ^ flip));
+  __device__ __forceinline__ void replace_from(uint4* vector, const uint4& other) const { replace(vector, other, 0u); }
+  __device__ __forceinline__ void replace_before(uint4* vector, const uint4& other) const {
+    replace(vector, other, ~0u);
+  }
+
+ private:
+  __device__ __forceinline__ void replace(uint4* vector, const uint4& other, uint32_t flip) const {
+    vector->x = (vector->x & ~(past[0] ^ flip)) | (other.x & (past[0] ^ flip));
+    vector->y = (vector->y & ~(past[1] ^ flip)) | (other.y & (past[1] ^ flip));
+    vector->z = (vector->z & ~(past[2] ^ flip)) | (other.z & (past[2] ^ flip));
+    vector->w = (vector->w & ~(past[3] ^ flip)) | (other.w & (past[3] ^ flip));
   }
 };
 

@@ -23,6 +23,7 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::staged_rows: return "short rows, a segment of them at a time in shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows with an interval of unmasked columns";
     case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows per thread";
+    case SoftmaxKernel::framed_rows: return "rows that start and end inside vectors, held as the vectors around them";
     case SoftmaxKernel::two_pass_row:
       return "a row is too long to hold, or no other kernel takes its types or alignment";
   }
@@ -36,6 +37,7 @@ struct MechanismText {
   void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const FramedRows& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }
   void operator()(const TwoPassRow&) {}
   void operator()(const StagedRows& mechanism) {

@@ -31,6 +31,19 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return call.mask != SoftmaxMask::bias && has_less_than(staged_fill);
 }
 
+// Is framed_rows the fastest for a gradient under an interval? It is if the others are staged_rows, for short rows, and
+// for rows that fill more of its threads' vectors than of those of row_in_registers.
+bool prefers_framed_rows(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
+  if (!call.request.backward || !call.has_interval || call.row_vectors < framed_min_row_vectors) return false;
+  if (!fits(call, framed)) return false;
+  const int64_t vectors = framed_vectors(call, framed);
+  if (call.in_bytes == 4 &&
+      (framed.lanes_per_row > warp_lanes || 100 * call.row_vectors < framed_32_bit_fill * vectors))
+    return false;
+  return prefers_staged_rows(call, in_registers) || call.row_vectors <= framed_short_row_vectors ||
+         vectors < int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
+}
+
 // Is staged_rows faster than rows_in_lanes? It is for rows of one vector, and for rows that leave many vectors of the
 // lanes empty.
 bool prefers_staged_rows_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& in_lanes) {
@@ -53,6 +66,8 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
 
   const auto take_registers = [&] {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
+    const SoftmaxConfig framed = choose_framed_rows(call);
+    if (prefers_framed_rows(call, framed, in_registers)) return take(framed);
     return (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
   };
   const auto take_lanes = [&] {

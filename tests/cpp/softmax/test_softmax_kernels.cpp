@@ -83,6 +83,7 @@ void check_case(const SoftmaxCase& row) {
     for (const int lanes : {32, 96}) try_config(RowInShared{vectors}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
     for (const int rows : {1, 3}) try_config(StagedRows{.rows_per_thread = rows}, lanes, 64);
+  for (const int lanes : {1, 2, 4, 8, 16, 32, 64, 96}) try_config(FramedRows{}, lanes, lanes < 32 ? 64 : lanes);
   for (const int lanes : {1, 2, 4, 8})
     for (const int rows : {2, 4}) try_config(RowsByVectors{rows}, lanes, 64);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
@@ -116,10 +117,11 @@ TEST(float32_is_right_and_reaches_every_kernel) {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::staged_rows,
         SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::two_pass_row,
-        SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows})
+        SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows, SoftmaxKernel::framed_rows})
     for (const bool backward : {false, true})
       if (reached.contains({backward, kernel}) ==
-          (kernel == (backward ? SoftmaxKernel::rows_in_lanes : SoftmaxKernel::rows_by_vectors))) {
+          (backward ? kernel == SoftmaxKernel::rows_in_lanes
+                    : kernel == SoftmaxKernel::rows_by_vectors || kernel == SoftmaxKernel::framed_rows)) {
         CHECK(!"reached");
         std::printf("  %s\n", softmax_kernel_name(kernel));
       }

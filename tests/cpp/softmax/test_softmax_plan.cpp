@@ -182,6 +182,30 @@ TEST(staged_rows_lie_in_units) {
     }
 }
 
+// 257 float16 start anywhere in a vector: at most 34 vectors contain them.
+TEST(gradients_under_an_interval_lie_in_frames) {
+  const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) {
+    SoftmaxRequest request = request_of(dtype, 1 << 16, columns, false, true);
+    request.has_diagonal = true;
+    request.diagonal_begin = -(int64_t{1} << 61);
+    request.diagonal_end = 1;
+    return plan_of(request, h200);
+  };
+  const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 257);
+  CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
+  const FramedRows& framed = plan.config.as<FramedRows>();
+  CHECK(framed.vectors_per_thread == 5 && framed.shares_ends && !framed.starts_late);
+  for (const int64_t columns : {64, 116, 333, 577})
+    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::framed_rows);
+  for (const int64_t columns : {128, 200, 1152, 1500})
+    CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::framed_rows);
+  CHECK(plan_of_columns(FLOWK_FLOAT16, 77).config.kernel() == SoftmaxKernel::staged_rows);
+  for (const int64_t columns : {1023, 1024})
+    CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::row_in_registers);
+  for (const int64_t columns : {257, 461})
+    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::row_in_registers);
+}
+
 // A form leaves out nothing that the request asks for.
 TEST(forms_leave_out_what_is_not_there) {
   const auto form_of = [](const SoftmaxRequest& of) { return plan_of(of, h200).config.as<RowInRegisters>().form; };

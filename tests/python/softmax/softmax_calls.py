@@ -96,6 +96,18 @@ def gradients_of(case: SoftmaxCase, inputs: Inputs) -> tuple[np.ndarray, np.ndar
     return dy, y
 
 
+def place_gradients(
+    arrays: Any, case: SoftmaxCase, dy: np.ndarray, y: np.ndarray, lengths: np.ndarray | None
+) -> dict[str, Placed]:
+    placed = {
+        "dy": place(arrays, dy, case.shape, dy.dtype, case.x_lead, case.padded),
+        "y": place(arrays, y, case.shape, y.dtype, case.mask_lead, case.padded),
+    }
+    if lengths is not None:
+        placed["lengths"] = place(arrays, lengths, lengths.shape, lengths.dtype)
+    return placed
+
+
 def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None:
     """`unread`: dy and y are NaN in the columns that lengths, causal and window mask out."""
     inputs = inputs_of(case)
@@ -103,12 +115,7 @@ def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None
     keep = unmasked(case, inputs._replace(mask=None))
     if unread:
         dy[~keep] = y[~keep] = np.nan
-    placed = {
-        "dy": place(arrays, dy, case.shape, dy.dtype, case.x_lead, case.padded),
-        "y": place(arrays, y, case.shape, y.dtype, case.mask_lead, case.padded),
-    }
-    if inputs.lengths is not None:
-        placed["lengths"] = place(arrays, inputs.lengths, inputs.lengths.shape, inputs.lengths.dtype)
+    placed = place_gradients(arrays, case, dy, y, inputs.lengths)
     out = place(arrays, None, case.shape, case.dtype, case.out_lead, case.padded)
     given = {name: one.array for name, one in placed.items()}
     assert pyflowk.masked_softmax_backward(**given, **case.options(), out=out.array) is out.array

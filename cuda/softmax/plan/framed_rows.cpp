@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// framed_rows: chooses the threads that hold a row's frame, the aligned vectors that contain the row.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "core/divide.h"
+#include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
+#include "softmax/plan/softmax_tuning.h"
+
+namespace flowk::softmax {
+namespace {
+
+// Rows start at multiples of this number of columns in a vector.
+int64_t phase_step(const SoftmaxCall& call) {
+  const auto first =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
+  return std::gcd(std::gcd(first, call.request.columns), int64_t{call.vector_columns});
+}
+
+// The most vectors that contain a row.
+int64_t frame_vectors(const SoftmaxCall& call) {
+  return ceil_div(call.request.columns + call.vector_columns - phase_step(call), int64_t{call.vector_columns});
+}
+
+int32_t vectors_per_thread(const SoftmaxCall& call, int32_t lanes) {
+  return static_cast<int32_t>(std::min<int64_t>(ceil_div(frame_vectors(call), int64_t{lanes}), INT32_MAX));
+}
+
+// Are the lengths of all rows less than 2 GB apart?
+bool has_near_lengths(const SoftmaxCall& call) {
+  const OperandMemory memory = memory_of(call, softmax_lengths, 0);
+  return memory.end - memory.first < int64_t{1} << 31;
+}
+
+}  // namespace
+
+SoftmaxConfig choose_framed_rows(const SoftmaxCall& call) {
+  SoftmaxConfig config;
+  config.mechanism = FramedRows{};
+  const int32_t max_vectors = max_kernel_vectors(query_of(call, SoftmaxKernel::framed_rows));
+  if (max_vectors == 0) return config;
+  int64_t least = INT64_MAX;
+  const auto take = [&](int32_t lanes) {
+    const int32_t vectors = vectors_per_thread(call, lanes);
+    const int64_t cost = lanes * (vectors + framed_thread_vectors);
+    if (vectors > max_vectors || cost > least) return;
+    least = cost;
+    config.lanes_per_row = lanes;
+  };
+  for (int32_t lanes = framed_min_lanes; lanes < warp_lanes; lanes *= 2) take(lanes);
+  for (int32_t lanes = warp_lanes; lanes <= framed_max_lanes; lanes += warp_lanes) take(lanes);
+  config.block_threads = std::max(config.lanes_per_row, framed_threads);
+  return config;
+}
+
+int64_t framed_vectors(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return int64_t{config.lanes_per_row} * vectors_per_thread(call, config.lanes_per_row);
+}
+
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows&) {
+  return is_one_run(call) && config.cluster_blocks == 1 && call.has_interval &&
+         call.request.columns >= 2 * call.vector_columns && call.rows.num_rows < max_framed_number &&
+         has_near_lengths(call);
+}
+
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows&) {
+  return find_kernel(query_of(call, SoftmaxKernel::framed_rows, vectors_per_thread(call, config.lanes_per_row)));
+}
+
+void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
+  const SoftmaxRequest& request = call.request;
+  mechanism.vectors_per_thread = vectors_per_thread(call, plan->config.lanes_per_row);
+  mechanism.shares_ends = plan->config.lanes_per_row < warp_lanes && phase_step(call) < call.vector_columns;
+  const auto clamp = [](int64_t n) {
+    return static_cast<int32_t>(std::clamp(n, -max_framed_number, max_framed_number));
+  };
+  mechanism.diagonal_begin = clamp(request.diagonal_begin);
+  mechanism.diagonal_end = clamp(request.diagonal_end);
+  const bool has_window = request.has_diagonal && mechanism.diagonal_begin > -max_framed_number;
+  mechanism.starts_late = has_window || (request.lengths_bytes != 0 && request.lengths_from_right);
+}
+
+}  // namespace flowk::softmax
