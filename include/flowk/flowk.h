@@ -870,8 +870,8 @@ FLOWK_API flowk_status flowk_cross_entropy_merge_explain(const void *partials, i
  * Cost: one read of the logits, one write of dlogits; of an ignored row half is read at most.
  * Statuses: as flowk_cross_entropy().
  * Numerics: computed in float32 (float64 for float64) and rounded once. An ignored row has a gradient of 0, whatever
- * the other values of the row are; a row whose target is outside the vocabulary has NaN. A column with z = -infinity
- * has p = 0. A NaN or an infinity in another input propagates by the formula. The bits of an element depend on the
+ *   the other values of the row are; a row whose target is outside the vocabulary has NaN. A column with z = -infinity
+ *   has p = 0. A NaN or an infinity in another input propagates by the formula. The bits of an element depend on the
  *   values of its row and on the options alone.
  */
 FLOWK_API flowk_status flowk_cross_entropy_backward(const void *logits, const int64_t *logits_strides,

@@ -151,6 +151,9 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
     given = dict(zip(names, arguments))
     if any(given.get(name, one) is not one for name, one in zip(operation.names, bound.request.inputs)):
         return None  # an array that was made of an argument, such as lengths of a list
+    first = next((one for one in arguments if type(one) in ARRAYS), None)
+    if (type(first), getattr(first, "dtype", None)) != (type(bound.x), bound.x.dtype):
+        return None  # calls.c makes new arrays like the call's first array, _new_arrays() like the operation's
     outs = operation.out_names
     positions: dict[str, int] = {}
     numbers: dict[str, int] = {}

@@ -21,7 +21,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E4
 import pyflowk  # noqa: E402
 from pyflowk import _pipeline  # noqa: E402
 from pyflowk._calls import call_path  # noqa: E402
+from pyflowk._elementwise.call import Elementwise  # noqa: E402
 from pyflowk._explain import _OPERATORS  # noqa: E402
+from pyflowk._native.operations import BinaryOp  # noqa: E402
+from pyflowk._pipeline import Request  # noqa: E402
 
 pytestmark = pytest.mark.skipif(call_path.program_cache() is None, reason="no program cache")
 
@@ -328,6 +331,16 @@ def test_plans_keep_no_array_alive() -> None:
     gc.collect()
     assert num_plans() == 2
     assert not any(one() is not None for one in alive)
+
+
+def test_a_result_like_another_array_than_the_call_s_first_is_made_in_python() -> None:
+    operation = Elementwise(BinaryOp.ADD, ("x", "y"))
+    path = call_path.CallPath("y x", lambda y, x: Request(operation, (x, y)))
+    x, y = tensor(4, 8), tensor(4, 8, dtype=torch.int32)
+    for _ in range(3):
+        result = path.cached_call(y, x, None, None)
+        assert result.dtype == torch.float32 and torch.equal(result, x + y)
+    assert num_plans() == 0
 
 
 def test_threads_share_the_cache() -> None:

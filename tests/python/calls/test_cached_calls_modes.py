@@ -36,6 +36,16 @@ def num_binds(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     return len(bound)
 
 
+MODES = ["grad", "autocast", "grad autocast", "out autocast"]
+# cross_entropy_partials has no gradient: test_torch_cross_entropy.py has the error.
+CALLS = [
+    (case, mode)
+    for case in CASES
+    for mode in MODES
+    if case.is_cacheable and not (case.function is pyflowk.cross_entropy_partials and "grad" in mode)
+]
+
+
 def in_python(call: Callable[[], Any]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(call_path, "is_compiling", lambda: True)
@@ -50,8 +60,7 @@ def gradients(result: torch.Tensor, leaves: list[torch.Tensor]) -> list[torch.Te
 
 
 @pytest.mark.parametrize("is_forgotten", [True, False])
-@pytest.mark.parametrize("mode", ["grad", "autocast", "grad autocast", "out autocast"])
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_cacheable], ids=repr)
+@pytest.mark.parametrize(("case", "mode"), CALLS, ids=repr)
 def test_a_later_call_runs_in_c(case: CallCase, mode: str, is_forgotten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if is_forgotten:  # a call without autograd and autocast comes first if not
         call_path.program_cache().forget()
