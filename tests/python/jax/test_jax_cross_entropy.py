@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
-import pyflowk
-import pyflowk.jax as flowk_jax
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import pyflowk  # noqa: E402
+import pyflowk.jax as flowk_jax  # noqa: E402
 
 NUMBERS: dict[str, Any] = {"scale": 0.7, "softcap": 3.0, "label_smoothing": 0.1, "z_loss": 0.05}
 TARGETS = np.array([1, -100, 8], np.int32)

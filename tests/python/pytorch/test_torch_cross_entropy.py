@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-import pyflowk
-import pyflowk.torch as fnn
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+import pyflowk  # noqa: E402
+import pyflowk.torch as fnn  # noqa: E402
 
 NUMBERS: dict[str, Any] = {"scale": 0.7, "softcap": 3.0, "label_smoothing": 0.1, "z_loss": 0.05}
 TARGETS = torch.tensor([1, -100, 8, 0])
