@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from campaign_case import Arena, Arguments, At, Case, Int32s, Tensor
-from campaign_makers import MAKERS
+from campaign_makers import MAKERS, OF_BAD_INPUT
 from campaign_shapes import alignment_bytes, generator
 
 from pyflowk._native.abi import Status
@@ -36,7 +36,7 @@ Change = Callable[[random.Random, dict[str, Any]], Bad | None]
 
 
 def case_of(r: random.Random, library: Any) -> Case:
-    return MAKERS[r.choice(tuple(MAKERS))](r, library, ROOM)
+    return MAKERS[r.choice(OF_BAD_INPUT)](r, library, ROOM)
 
 
 def changes_of(case: Case) -> list[Callable[[random.Random], Bad]]:

@@ -74,7 +74,8 @@ Outputs = dict[str, np.ndarray]
 @dataclasses.dataclass(eq=False)
 class Case:
     """`arguments` has the C function's parameters but the stream, by name: a Tensor or At is its address, a tuple an
-    array of integers in host memory, a NumPy scalar the address of such an element, a dict a flowk_softmax_mask.
+    array of integers in host memory, a NumPy scalar the address of such an element, a dict a flowk_softmax_mask, a
+    struct its address.
 
     `check(inputs, outputs)` gets the tensors by their names in `tensors`, as they were before the call and as they are
     after it. `scratch` are outputs that may have any value.
@@ -101,6 +102,8 @@ class Case:
             return f"{name}: {value.dtype} {value.shape} strides {value.strides} at byte {value.offset}"
         if isinstance(value, dict):
             return "{" + ", ".join(f"{name}: {self._shown(one)}" for name, one in value.items()) + "}"
+        if isinstance(value, ctypes.Structure):
+            return self._shown({name: getattr(value, name) for name, _ in value._fields_})
         return repr(value)
 
 
@@ -159,6 +162,9 @@ class Arguments:
             array = np.array([value])
             self._keep.append(array)
             return array.ctypes.data
+        if isinstance(value, ctypes.Structure):
+            self._keep.append(value)
+            return ctypes.addressof(value)
         if isinstance(value, dict):
             struct = abi.SoftmaxMask(struct_bytes=ctypes.sizeof(abi.SoftmaxMask))
             for name, member in value.items():
@@ -170,7 +176,8 @@ class Arguments:
 
 def mechanism_of(library: Any, case: Case, arguments: Arguments) -> str:
     """The first word of the case's plan. The plan launches nothing."""
-    values = arguments.values[: -2 * (case.function == "flowk_prelu_backward") or None]  # without the workspace
+    has_workspace = "workspace" in case.arguments
+    values = arguments.values[: -2 * has_workspace or None]  # without the workspace
     text = ctypes.create_string_buffer(4096)
     status = getattr(library, case.function + "_explain")(*values, text, len(text))
     assert status == Status.SUCCESS, library.flowk_last_error().decode()

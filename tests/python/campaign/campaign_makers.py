@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from campaign_case import Case
+from cross_entropy_campaign import cross_entropy_backward_case, cross_entropy_case
 from elementwise_campaign import elementwise_case
 from permute_campaign import batch_transpose_case, permute_case, permute_convert_case
 from prelu_campaign import prelu_backward_case, prelu_case
@@ -24,7 +25,11 @@ MAKERS: dict[str, Callable[[random.Random, Any, int], Case]] = {
     "prelu_backward": prelu_backward_case,
     "softmax": lambda r, _, room: softmax_case(r, room),
     "softmax_backward": lambda r, _, room: softmax_backward_case(r, room),
+    "cross_entropy": cross_entropy_case,
+    "cross_entropy_backward": lambda r, _, room: cross_entropy_backward_case(r, room),
 }
+# Cross-entropy has tests of bad arguments and of overlaps of its own.
+OF_BAD_INPUT = [name for name in MAKERS if not name.startswith("cross_entropy")]
 
 PYTHON_CHECKS: dict[str, Callable[[random.Random, Any], None]] = {
     "pyflowk_elementwise": check_elementwise,

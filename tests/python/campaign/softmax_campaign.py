@@ -50,7 +50,7 @@ def _extents(r: random.Random, room: int) -> tuple[int, ...]:
     return (*shape(r, max_rank=31, room=room), columns)
 
 
-def _row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = False) -> tuple[int, ...]:
+def row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = False) -> tuple[int, ...]:
     """Strides; the last one is 1, or any if it has no effect."""
     last = 1 if extents[-1] != 1 or chance(r, 50) else r.choice((0, 5, -3, 2**40))
     if chance(r, 55):
@@ -60,7 +60,7 @@ def _row_strides(r: random.Random, extents: tuple[int, ...], is_output: bool = F
 
 
 def _broadcast_strides(r: random.Random, extents: tuple[int, ...]) -> tuple[int, ...]:
-    strides = _row_strides(r, extents)
+    strides = row_strides(r, extents)
     return tuple(0 if chance(r, 35) else stride for stride in strides[:-1]) + strides[-1:]
 
 
@@ -99,7 +99,7 @@ def x_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     def values(shape: tuple[int, ...]) -> np.ndarray:
         return x_values(case._replace(shape=shape), rng)
 
-    return tensor(r, np.dtype(case.dtype), case.shape, _row_strides(r, case.shape), values)
+    return tensor(r, np.dtype(case.dtype), case.shape, row_strides(r, case.shape), values)
 
 
 def lengths_of(r: random.Random, case: SoftmaxCase) -> Tensor:
@@ -167,7 +167,7 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
     x_dtype, y_dtype = types_of(r)
     case = options_of(r, extents, x_dtype, y_dtype)
     x = x_of(r, case)
-    y = tensor(r, y_dtype, extents, _row_strides(r, extents, is_output=True))
+    y = tensor(r, y_dtype, extents, row_strides(r, extents, is_output=True))
     tensors = {"x": x, "y": y}
     if x_dtype == y_dtype and chance(r, 25):
         x.strides = y.strides
@@ -227,9 +227,9 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         return some.astype(y_dtype)
 
     r_dense = r.choice((0.0, 0.3, 1.0))
-    dy = tensor(r, y_dtype, extents, _row_strides(r, extents), values_of_dy)
-    y = tensor(r, y_dtype, extents, _row_strides(r, extents, is_output=True), values_of_y)
-    dx = tensor(r, dx_dtype, extents, _row_strides(r, extents, is_output=True))
+    dy = tensor(r, y_dtype, extents, row_strides(r, extents), values_of_dy)
+    y = tensor(r, y_dtype, extents, row_strides(r, extents, is_output=True), values_of_y)
+    dx = tensor(r, dx_dtype, extents, row_strides(r, extents, is_output=True))
     if dx_dtype == y_dtype and chance(r, 35):
         taken = r.choice((dy, y))
         taken.strides = dx.strides

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-entropy and its gradient in extended precision."""
+"""Cross-entropy and its gradient in extended precision, and how far from them a result may be."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 Wide = np.longdouble
+DTYPES: dict[str, Any] = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-22, "float64": 2.0**-50}
 
 
 class Reference(NamedTuple):
@@ -96,3 +104,26 @@ def gradient(
         dz[~is_valid] = np.nan
         dz[targets == ignore_index] = 0
         return dz
+
+
+def close(actual: Any, expected: Any, error: Any) -> None:
+    actual, expected = np.asarray(actual, np.longdouble), np.asarray(expected, np.longdouble)
+    assert actual.shape == expected.shape
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
+    assert np.all(np.abs(actual - expected)[finite] <= np.broadcast_to(error, expected.shape)[finite])
+
+
+def row_error(known: Any, name: str) -> Any:
+    """The bound of a loss, an lse or an entropy: roundings at the size of the largest z."""
+    with np.errstate(all="ignore"):
+        largest = np.nanmax(np.where(np.isfinite(known.z), np.abs(known.z), 0), -1) + np.log(known.z.shape[-1]) + 1
+    return largest * (2.0**-46 if name == "float64" else 2.0**-20)
+
+
+def gradient_error(known: Any, expected: Any, grads: Any, error: Any, name: str, options: dict[str, Any]) -> Any:
+    """The bound of a gradient: its rounding; p, which is off by the errors of lse and z; roundings of the terms."""
+    p = np.exp(np.where(np.isfinite(known.z), known.z, -np.inf) - np.where(known.lse == 0, 99, known.lse)[:, None])
+    size = np.abs(options.get("scale", 1.0)) * sum(np.abs(np.asarray(one, np.float64)) for one in grads)[:, None]
+    terms = p * 3 * error[:, None] * (1 + np.abs(known.z)) + (2.0**-46 if name == "float64" else 2.0**-20)
+    return EPSILON[name] * np.abs(expected) + size * terms + {"float16": 2.0**-25}.get(name, 0)

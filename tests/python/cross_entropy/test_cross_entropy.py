@@ -6,21 +6,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from cross_entropy_reference import gradient, reference
+from cross_entropy_reference import DTYPES, EPSILON, close, gradient, gradient_error, reference, row_error
 from library_under_test import HostArrays
 
 import pyflowk
 
-DTYPES: dict[str, Any] = {
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32),
-    "float64": np.dtype(np.float64),
-}
-EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-22, "float64": 2.0**-50}
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "scale": {"scale": 0.37},
@@ -35,33 +27,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 COLUMNS = (1, 7, 1000, 8193, 20001)
 
 
-def close(actual: Any, expected: Any, error: Any) -> None:
-    actual, expected = np.asarray(actual, np.longdouble), np.asarray(expected, np.longdouble)
-    assert actual.shape == expected.shape
-    finite = np.isfinite(expected)
-    np.testing.assert_array_equal(actual[~finite], expected[~finite])
-    assert np.all(np.abs(actual - expected)[finite] <= np.broadcast_to(error, expected.shape)[finite])
-
-
 def problem(rows: int, columns: int, dtype: Any, targets_dtype: Any = np.int64, seed: int = 0) -> tuple[Any, Any]:
     generator = np.random.default_rng([seed, rows, columns])
     logits = (4 * generator.standard_normal((rows, columns))).astype(dtype)
     return logits, generator.integers(0, columns, rows).astype(targets_dtype)
-
-
-def row_error(known: Any, name: str) -> Any:
-    """The bound of a loss, an lse or an entropy: roundings at the size of the largest z."""
-    with np.errstate(all="ignore"):
-        largest = np.nanmax(np.where(np.isfinite(known.z), np.abs(known.z), 0), -1) + np.log(known.z.shape[-1]) + 1
-    return largest * (2.0**-46 if name == "float64" else 2.0**-20)
-
-
-def gradient_error(known: Any, expected: Any, grads: Any, error: Any, name: str, options: dict[str, Any]) -> Any:
-    """The bound of a gradient: its rounding; p, which is off by the errors of lse and z; roundings of the terms."""
-    p = np.exp(np.where(np.isfinite(known.z), known.z, -np.inf) - np.where(known.lse == 0, 99, known.lse)[:, None])
-    size = np.abs(options.get("scale", 1.0)) * sum(np.abs(np.asarray(one, np.float64)) for one in grads)[:, None]
-    terms = p * 3 * error[:, None] * (1 + np.abs(known.z)) + (2.0**-46 if name == "float64" else 2.0**-20)
-    return EPSILON[name] * np.abs(expected) + size * terms + {"float16": 2.0**-25}.get(name, 0)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
