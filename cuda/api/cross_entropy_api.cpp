@@ -15,11 +15,8 @@ namespace flowk::api {
 using namespace cross_entropy;
 namespace {
 
-constexpr int64_t max_columns = int64_t{1} << 30;
 constexpr int64_t max_vocab = int64_t{1} << 62;
-constexpr double max_scale_of_float32 = 0x1p126;
 constexpr double min_softcap_per_scale = 0x1p-100;
-constexpr int64_t workspace_alignment_bytes = 16;
 
 // As mask_bytes_of_0_1 of softmax_api.cpp.
 constexpr size_t options_bytes_of_0_1 = 64;
@@ -139,7 +136,7 @@ Status check_logits(const int64_t* logits_strides, int32_t rank, const int64_t* 
   FLOWK_RETURN_IF_ERROR(check_targets_dtype(request->targets_dtype));
   FLOWK_RETURN_IF_ERROR(check_shape(1, rank, shape, is_empty));
   const int64_t columns = shape[rank - 1];
-  if (columns > max_columns)
+  if (columns > max_row_columns)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be <= 2^30: it is a row", rank - 1,
                            static_cast<long long>(columns));
   FLOWK_RETURN_IF_ERROR(check_options(options, request->dtype, &request->options));

@@ -109,8 +109,6 @@ flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
       });
 }
 
-constexpr int64_t workspace_alignment_bytes = 16;
-
 // The workspace is checked where the device is known.
 Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;

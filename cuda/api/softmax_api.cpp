@@ -16,10 +16,7 @@ namespace flowk::api {
 using namespace softmax;
 namespace {
 
-constexpr int64_t max_columns = int64_t{1} << 30;
 constexpr int64_t max_diagonal = int64_t{1} << 62;
-// So that scale * log2(e) is a float32 too; float64 is computed in base e.
-constexpr double max_scale_of_float32 = 0x1p126;
 
 // The size of flowk_softmax_mask since version 0.1. A version that adds members adds its own size, accepts both, and
 // reads the members past the smaller one as zero.
@@ -172,7 +169,7 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
       check_other_dtype(arguments.out_dtype_name, arguments.out.dtype, arguments.in_dtype_name, arguments.x.dtype));
   FLOWK_RETURN_IF_ERROR(check_shape(1, arguments.rank, arguments.shape, is_empty));
   const int32_t rank = arguments.rank;
-  if (arguments.shape[rank - 1] > max_columns)
+  if (arguments.shape[rank - 1] > max_row_columns)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = %lld, must be <= 2^30: it is a row", rank - 1,
                            static_cast<long long>(arguments.shape[rank - 1]));
   FLOWK_RETURN_IF_ERROR(check_flag("log_softmax", arguments.log_softmax));

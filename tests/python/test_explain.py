@@ -18,7 +18,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "a tile": (pyflowk.permute, (SCORES, (0, 1, 3, 2)), "fast"),
     "rows": (pyflowk.softmax, (SCORES,), "fast"),
     "bytes": (
-        pyflowk.permute, (np.ones((64, 77), np.uint8), (1, 0)),
+        pyflowk.permute, (np.ones((640, 777), np.uint8), (1, 0)),
         "slow because rows of single bytes .*: pad the last dimension to a multiple of 16",
     ),
     "a slice": (
