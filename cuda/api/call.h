@@ -14,8 +14,8 @@ namespace flowk::api {
 
 constexpr int64_t workspace_alignment_bytes = 16;
 
-// Of the rows that softmax and cross-entropy take. The scale has a bound so that scale * log2(e) is a float32 too; float64
-// is computed in base e.
+// Of the rows that softmax and cross-entropy take. The scale has a bound so that scale * log2(e) is a float32 too;
+// float64 is computed in base e.
 constexpr int64_t max_row_columns = int64_t{1} << 30;
 constexpr double max_scale_of_float32 = 0x1p126;
 

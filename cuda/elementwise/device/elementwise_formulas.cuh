@@ -167,7 +167,6 @@ struct FloatFormulas {
   static constexpr T half = T(0.5);
   static constexpr T largest = std::is_same_v<T, float> ? T(3.402823466e38) : T(1.7976931348623157e308);
   static constexpr T least_normal = std::is_same_v<T, float> ? T(1.17549435e-38) : T(2.2250738585072014e-308);
-  static constexpr T least = std::is_same_v<T, float> ? T(1.401298464e-45) : T(4.9406564584124654e-324);
   static constexpr T scale_down = std::is_same_v<T, float> ? T(0x1p-64) : T(0x1p-512);
   static constexpr T two_sqrt_2_over_pi = T(1.59576912160573071176);  // 2 sqrt(2 / pi)
   static constexpr T cubic = T(0.044715);
@@ -285,10 +284,9 @@ struct FloatFormulas {
   }
   __device__ __forceinline__ static T sigmoid_backward(T x, T y) { return x * (y * (T(1) - y)); }
   __device__ __forceinline__ static T tanh_backward(T x, T y) { return x * ::fma(-y, y, T(1)); }
-  // x sigmoid(y). The numerator is taken as two factors, so that only the result may be denormal. No factor is 0, for
-  // which an infinite x would give NaN.
+  // x sigmoid(y), whose numerator is taken as two factors, so that only the result may be denormal.
   __device__ __forceinline__ static T softplus_backward(T x, T y) {
-    const T root = nan_max(exp_of(-half * fabs(y)), least);
+    const T root = exp_of(-half * fabs(y));
     const T factor = y < T(0) ? root : T(1);
     return x * factor / ::fma(root, root, T(1)) * factor;
   }

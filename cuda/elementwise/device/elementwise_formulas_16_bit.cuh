@@ -138,7 +138,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return x * fmaf(y, er * r, y < 0.0f ? er : r);
   }
   __device__ __forceinline__ static float softplus_backward(float x, float y) {
-    const float root = nan_max(exp2_approx_ftz(fabsf(y) * (-half * log2_e)), least);
+    const float root = exp2_approx_ftz(fabsf(y) * (-half * log2_e));
     const float factor = y < 0.0f ? root : 1.0f;
     return x * factor * reciprocal_approx_ftz(fmaf(root, root, 1.0f)) * factor;
   }

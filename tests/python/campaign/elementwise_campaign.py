@@ -44,6 +44,7 @@ _ARITIES = (UnaryOp, BinaryOp, TernaryOp)
 IN_STEPS = {
     *(UnaryOp.GELU_TANH, BinaryOp.GELU_BACKWARD, BinaryOp.GELU_TANH_BACKWARD, BinaryOp.SILU_BACKWARD),
     *(BinaryOp.SILU_MUL, BinaryOp.SIGMOID_BACKWARD, BinaryOp.TANH_BACKWARD, TernaryOp.ELU_BACKWARD),
+    BinaryOp.SOFTPLUS_BACKWARD,
     *(TernaryOp.LERP, TernaryOp.ADD_MULTIPLY, TernaryOp.FMA, UnaryOp.SCALE),
 }
 
