@@ -55,6 +55,7 @@ bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
 void find_batch(const TileSearch& search, Tile* tile) {
   const PermuteProblem& problem = search.problem;
   if (tile->src_cut >= 0 || tile->dst_cut >= 0) return;
+  if (std::max(tile->src.num_dims(), tile->dst.num_dims()) >= max_tile_dims) return;  // rows have no room for another
   if (tile->join_dim >= 0 && tile->join_dim != search.src.dims[0]) return;  // columns have two dimensions already
   const int64_t bytes = problem.bytes_of(tile->elements);
   for (int d = problem.rank - 1; d >= 0 && bytes < std::min(small_byte_tile_bytes, tile->min_bytes); --d) {
