@@ -5,7 +5,7 @@ The files are what `python bench/tune_permute.py SET ... --json FILE` writes. A 
 each times a term of the tile. The costs are changed one at a time, as long as the tiles that the planner would pick get
 faster. Cases whose pick is far behind their best tile count most.
 
-Prints the values for bench/tuning/permute_h200.json, and the time of the pick over that of the case's best tile: of all
+Prints the values for bench/tuning/permute_h200.json, and the ratio of the pick's time to the best tile's: of all
 cases, and of cases that were kept out of a fit, a fifth at a time.
 """
 
@@ -62,7 +62,7 @@ class Tiles:
         return float(picks + ACCURACY_WEIGHT * accuracy)
 
     def picks(self, costs: Vector) -> Vector:
-        """The time of each case's pick over that of its best tile."""
+        """The ratio of the pick's time to the best tile's, for each case."""
         predicted = self.terms @ costs
         ends = self.starts + self.counts
         picked = [self.times[a:b][predicted[a:b].argmin()] for a, b in zip(self.starts, ends)]

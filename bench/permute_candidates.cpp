@@ -9,7 +9,7 @@
 
 // Plans candidate (src_choice, dst_choice) of a contiguous permute and runs it `runs` times. Returns 0 planned, 1 no
 // tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism lacks, and the
-// terms of the predicted time, as many as TileCosts has members; a byte_tile has fewer.
+// terms of the predicted time: one for each member of TileCosts, or of ByteTileCosts.
 extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* dst, int rank, const int64_t* dst_extents,
                                                        const int64_t* src_strides, const int64_t* dst_strides,
                                                        int element_bytes, int src_choice, int dst_choice, int runs,

@@ -74,6 +74,20 @@ Status check_grid(const char* parameter, const LaunchConfig& launch) {
                          parameter, static_cast<long long>(launch.num_blocks), static_cast<long long>(max_grid_blocks));
 }
 
+Status check_workspace_memory(const void* workspace, size_t given_bytes, int64_t needed_bytes) {
+  constexpr int64_t alignment_bytes = 16;
+  if (workspace == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "workspace = NULL, must hold %lld bytes",
+                           static_cast<long long>(needed_bytes));
+  if (given_bytes < static_cast<size_t>(needed_bytes))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "workspace_bytes = %zu, must be >= %lld", given_bytes,
+                           static_cast<long long>(needed_bytes));
+  if (reinterpret_cast<uintptr_t>(workspace) % alignment_bytes != 0)
+    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "workspace = %p, must be a multiple of %lld", workspace,
+                           static_cast<long long>(alignment_bytes));
+  return {};
+}
+
 Status use_nothing(const PlanUse& use) {
   constexpr char nothing[] = "nothing to do: there are no elements\n";
   if (use.text_bytes > 0) std::strncpy(use.text, nothing, use.text_bytes - 1)[use.text_bytes - 1] = '\0';

@@ -12,8 +12,6 @@
 
 namespace flowk::api {
 
-constexpr int64_t workspace_alignment_bytes = 16;
-
 // Of the rows that softmax and cross-entropy take. The scale has a bound so that scale * log2(e) is a float32 too;
 // float64 is computed in base e.
 constexpr int64_t max_row_columns = int64_t{1} << 30;
@@ -50,6 +48,9 @@ Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initi
 // Fails with SIZE_OVERFLOW if a grid that writes `parameter` is larger than a GPU takes. All launches of a plan are
 // checked before the first.
 Status check_grid(const char* parameter, const LaunchConfig& launch);
+
+// A workspace of `given_bytes` that must hold `needed_bytes`, > 0: neither NULL, too small nor misaligned.
+Status check_workspace_memory(const void* workspace, size_t given_bytes, int64_t needed_bytes);
 
 // What a function of the C ABI does with its plan: a launch function runs it on `stream`, an `_explain` function writes
 // it in words to `text`.

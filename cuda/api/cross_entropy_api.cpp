@@ -184,15 +184,7 @@ Status add_results(const RowResults& results, flowk_dtype dtype, const Layout& p
 
 Status check_workspace(void* workspace, size_t given_bytes, int64_t needed_bytes, Tensors* tensors) {
   if (needed_bytes == 0) return {};
-  if (workspace == nullptr)
-    return Status::failure(FLOWK_STATUS_NULL_POINTER, "workspace = NULL, must hold %lld bytes",
-                           static_cast<long long>(needed_bytes));
-  if (given_bytes < static_cast<size_t>(needed_bytes))
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "workspace_bytes = %zu, must be >= %lld", given_bytes,
-                           static_cast<long long>(needed_bytes));
-  if (reinterpret_cast<uintptr_t>(workspace) % workspace_alignment_bytes != 0)
-    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "workspace = %p, must be a multiple of %lld", workspace,
-                           static_cast<long long>(workspace_alignment_bytes));
+  FLOWK_RETURN_IF_ERROR(check_workspace_memory(workspace, given_bytes, needed_bytes));
   return tensors->add({"workspace", workspace, nullptr, FLOWK_UINT8}, layout_of(1, &needed_bytes, nullptr), true);
 }
 

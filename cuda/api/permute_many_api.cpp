@@ -105,7 +105,7 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   return check(first_overlap / max_tensors, first_overlap % max_tensors);
 }
 
-// Fills all of the request but the pointers, which are those of some pair.
+// Fills the request. Its pointers are of one of the pairs: a launch sets its own.
 Status check_many(const ManyArguments& many, const PermuteTypes& types, PermuteRequest* request, bool* is_empty) {
   FLOWK_RETURN_IF_ERROR(check_permute_types(types, request));
   if (many.count < 0 || many.count > FLOWK_MAX_PAIRS)

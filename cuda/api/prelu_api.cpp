@@ -167,15 +167,7 @@ Status check_workspace(const PreluBackwardRequest& request, const Device& device
   if (request.dalpha == nullptr) return {};
   const int64_t needed_bytes = needed_workspace_bytes(request, device);
   if (needed_bytes == 0) return {};
-  if (request.workspace == nullptr)
-    return Status::failure(FLOWK_STATUS_NULL_POINTER, "workspace = NULL, must hold %lld bytes",
-                           static_cast<long long>(needed_bytes));
-  if (workspace_bytes < static_cast<size_t>(needed_bytes))
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "workspace_bytes = %zu, must be >= %lld", workspace_bytes,
-                           static_cast<long long>(needed_bytes));
-  if (reinterpret_cast<uintptr_t>(request.workspace) % workspace_alignment_bytes != 0)
-    return Status::failure(FLOWK_STATUS_MISALIGNED_POINTER, "workspace = %p, must be a multiple of %lld",
-                           request.workspace, static_cast<long long>(workspace_alignment_bytes));
+  FLOWK_RETURN_IF_ERROR(check_workspace_memory(request.workspace, workspace_bytes, needed_bytes));
   DtypeInfo dtype, alpha_dtype;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
   const int64_t num_bytes = request.outer * request.channels * request.inner * dtype.element_bytes;

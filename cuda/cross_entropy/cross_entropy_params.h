@@ -79,7 +79,7 @@ struct Targets {
   friend bool operator==(const Targets&, const Targets&) = default;
 };
 
-// Where a row's results go: `partials`, or those of the others that are not null.
+// Where a row's results go: to `partials`, or to each of loss, lse and entropy that is not null.
 struct RowResults {
   void* loss = nullptr;
   void* lse = nullptr;

@@ -22,7 +22,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   VectorMax<T> largest;
 #pragma unroll
   for (int i = 0; i < slice_batch; ++i) largest.take(loaded[i]);
-  // The exponents are those of z where it is capped, otherwise of the logits.
+  // The exponents are of z if it is capped, otherwise of the logits.
   const A max_exponent = is_capped ? capped_logit(scale, largest.largest()) : largest.largest();
   const A factor = is_capped ? exponent_per_natural<A> : scale.exponent;
   const Exponents<A> exponents(factor, reference_of(max_exponent), factor);

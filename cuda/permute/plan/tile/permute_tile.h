@@ -80,7 +80,7 @@ struct Tile {
   // of join_extent runs; -1: none. It is src's innermost, or the second of two.
   int join_dim = -1;
   int32_t join_extent = 1;
-  int batch_dim = -1;  // byte_tile: a further dimension, of which a small tile takes `batch` indices
+  int batch_dim = -1;  // byte_tile: a small tile also takes `batch` indices of this dimension
   int32_t batch = 1;
   int64_t elements = 1;
   int64_t shared_bytes = 0;      // estimated
