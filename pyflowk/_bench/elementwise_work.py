@@ -27,7 +27,8 @@ SETS = {
     "misaligned": "elements past an aligned address",
     "broadcast": "a row, a column, a scalar",
     "transposed": "operands that lie transposed",
-    "slices": "halves of rows, as a gated unit has them",
+    "slices[:SEED[:COUNT]]": "halves of rows, as a gated unit has them",
+    "widths[:SEED[:COUNT]]": "a row bias and a factor per row, rows of models' and drawn numbers of columns",
     "small": "4 to 32 MB",
     "jit": "pyflowk.ElementwiseKernel, and the built-in operation",
 }
@@ -52,6 +53,7 @@ CASTS = (
 MISALIGNED = (("relu", "+1,"), ("relu", ",+1"), ("relu", "+1,+1"), ("relu", "+1,+3"), ("add", ",+1,"),
               ("add", "+1,+3,+5"))  # fmt: skip
 ANCHORS = (("copy", "f32,f16", 4), ("relu", "f32", 4), ("multiply", "f16", 8), ("gelu", "f16", 8))
+WIDTHS = (77, 257, 1000, 1023, 1024, 4096, 11008, 13824)
 SMALL = (
     ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("multiply", "f16"),
     ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
@@ -113,14 +115,29 @@ def _transposed() -> Iterator[Case]:
     yield _case("copy", "f32,f16", (4096, 8192), None, ["T", ""], "cast(xT)")
 
 
-def _slices() -> Iterator[Case]:
-    generator = random.Random(7)
-    drawn = [log_uniform(generator, 64, 16384) for _ in range(8)]
+def _widths_of(seed: int, count: int, most: int) -> tuple[int, ...]:
+    generator = random.Random(seed)
+    return (*WIDTHS, *(log_uniform(generator, 64, most) for _ in range(count)))
+
+
+def _slices(seed: int, count: int) -> Iterator[Case]:
     for kind in ("f16", "bf16", "f32"):
         for op in ("add", "silu_mul"):
-            for cols in (77, 257, 1000, 1023, 1024, 4096, 11008, 13824, *drawn):
+            for cols in _widths_of(seed, count, 16384):
                 for out in ("", "left"):
-                    yield _case(op, kind, (64 * MB // BYTES[kind] // cols, cols), None, ["left", "right", out])
+                    shape = (64 * MB // BYTES[kind] // cols, cols)
+                    yield _case(op, kind, shape, None, ["left", "right", out], part=f"{op} {kind}")
+
+
+def _widths(seed: int, count: int) -> Iterator[Case]:
+    """Rows of 64 MB together; and few rows of 16 MB and more each, whose bias leaves the L2 cache between two rows."""
+    for kind in ("f16", "f32"):
+        shapes = [(64 * MB // BYTES[kind] // cols, cols) for cols in (*_widths_of(seed, count, 131072), 50257)]
+        shapes += [(rows, 1 << 23) for rows in (2, 3, 5)]
+        for shape in shapes:
+            for op, own in (("add", (1, shape[1])), ("multiply", (shape[0], 1))):
+                name = "row" if op == "add" else "column"
+                yield _case(op, kind, shape, [shape, own], name=name, part=f"{name} {kind}")
 
 
 def _jit() -> Iterator[Case]:
@@ -134,6 +151,11 @@ def _jit() -> Iterator[Case]:
         yield _case("exp", kind, 256, jit="z = expf(x)")
 
 
+# The sets that are drawn, their seeds and how many numbers of columns are drawn by default.
+_DRAWN: dict[str, tuple[Callable[[int, int], Iterable[Case]], int, int]] = {
+    "slices": (_slices, 7, 8),
+    "widths": (_widths, 0, 8),
+}
 _SETS: dict[str, Callable[[], Iterable[Case]]] = {
     "anchors": lambda: [_case(op, types, mb * scale) for scale in (1, 8, 64) for op, types, mb in ANCHORS],
     "types": lambda: [
@@ -149,7 +171,6 @@ _SETS: dict[str, Callable[[], Iterable[Case]]] = {
     "misaligned": _misaligned,
     "broadcast": _broadcast,
     "transposed": _transposed,
-    "slices": _slices,
     "small": lambda: [_case(op, types, mb) for mb in (4, 8, 16, 32) for op, types in SMALL],
     "jit": _jit,
 }
@@ -157,6 +178,11 @@ _SETS: dict[str, Callable[[], Iterable[Case]]] = {
 
 def cases_of(name: str) -> list[Case]:
     """Keyword arguments of ElementwiseWork; KeyError if there is no such set."""
+    name, *rest = name.split(":")
+    if name in _DRAWN:
+        draw, *numbers = _DRAWN[name]
+        seed, count = [*map(int, rest), *numbers[len(rest) :]]
+        return list(draw(seed, count))
     return list(_SETS[name]())
 
 
@@ -190,11 +216,12 @@ class ElementwiseWork(Work):
         shapes: list[tuple[int, ...]] | None = None,
         layouts: list[str] | None = None,
         jit: str = "",
+        part: str = "",
         num_sets: int | None = None,
     ) -> None:
         shapes = shapes or [shape] * (len(kinds) - 1)
         layouts = layouts or [""] * len(kinds)
-        self.operation, self.jit, self.parameters = op, jit, PARAMETERS.get(op, ())
+        self.operation, self.jit, self.part, self.parameters = op, jit, part, PARAMETERS.get(op, ())
         self.kind, self.types, self.shape_text = name, ",".join(kinds), by(shape)
         self.note = ",".join(layouts) if any(layouts) else ""
         self.function, _, self._num_parameters = _ARITIES[type(_BY_NAME[op])]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
+from .measure import log_uniform
 from .tensors import BYTES, NAMES, Array, Tensor, checked_kinds, extents_of
 from .work import Work, by, geometry, permute_arguments
 
@@ -25,6 +26,7 @@ SETS = {
     "small": "heads of attention to 8 MB",
     "random[:SEED[:COUNT[:TYPE]]]": "ranks 2 to 7, every element size, 12 to 320 MB",
     "convert": "to another type, scaled on the way",
+    "images[:SEED[:COUNT]]": "between bytes and floats, NHWC and NCHW, 1 to 96 channels, 28 to 1080 pixels",
     "views": "strided sources and results",
 }
 _LIBRARIES = "torch,cupy,cutensor"
@@ -34,8 +36,16 @@ RESULT_SETS = {
 }  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 COLUMNS = ("name", "shape", "axes", "kind")  # of a row of permute_workload.json; its sets with more of them:
-MORE_COLUMNS = {"convert": ("out_kind", "scale"), "views": ("src_layout", "out_layout")}
+_CONVERTED = ("out_kind", "scale")
+MORE_COLUMNS = {"convert": _CONVERTED, "images": (*_CONVERTED, "part"), "views": ("src_layout", "out_layout")}
 SMALL = ((1, 32, 8, 64), (1, 128, 12, 64), (1, 512, 16, 64), (1, 1024, 32, 64), (1, 1024, 32, 128))
+# Channels, height, width.
+IMAGES = (
+    (1, 28, 28), (3, 32, 32), (3, 224, 224), (1, 256, 256), (3, 299, 299), (4, 299, 299), (3, 384, 384), (4, 512, 512),
+    (3, 640, 640), (3, 1080, 1080), (4, 720, 1080), (8, 128, 128), (16, 64, 64), (32, 112, 112), (64, 56, 56),
+    (96, 28, 28),
+)  # fmt: skip
+IMAGES_ELEMENTS = 1 << 26
 Row = list[Any]
 
 
@@ -53,9 +63,12 @@ def cases_of(name: str) -> list[dict[str, Any]]:
     elif set_name == "random":
         seed, count, kind = given + ["0", "40", ""][len(given) :]
         rows = random_rows(int(seed), int(count), [kind] if kind else RANDOM_TYPES)
+    elif set_name == "images":
+        seed, count = given + ["0", "12"][len(given) :]
+        rows = image_rows(int(seed), int(count))
     else:
         rows = small_rows() if name == "small" else _table()[name]
-    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(name, ())), row)) for row in rows]
+    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(set_name, ())), row)) for row in rows]
 
 
 def case_of_words(words: list[str]) -> dict[str, Any]:
@@ -86,6 +99,24 @@ def random_rows(seed: int, count: int, kinds: list[str]) -> list[Row]:
     return rows
 
 
+def image_rows(seed: int, count: int) -> list[Row]:
+    """Bytes to floats and planes, and back; floats of 1 and 4 channels to 16 bits. Images of IMAGES, and `count` drawn
+    ones."""
+    draw = random.Random(seed)
+    drawn = [(log_uniform(draw, 1, 96), log_uniform(draw, 28, 1080), log_uniform(draw, 28, 1080)) for _ in range(count)]
+    rows: list[Row] = []
+    for c, h, w in (*IMAGES, *drawn):
+        n = max(1, IMAGES_ELEMENTS // (c * h * w))
+        pixels, planes = ([n, h, w, c], [0, 3, 1, 2]), ([n, c, h, w], [0, 2, 3, 1])
+        rows += [["image", *pixels, "u8", out_kind, 1 / 255, f"u8>{out_kind}"] for out_kind in ("f16", "f32")]
+        rows += [["image", *planes, "f16", "u8", 8.0, "f16>u8"]]
+    for c in (1, 4):
+        for h, w in dict.fromkeys(shape[1:] for shape in (*IMAGES, *drawn)):
+            n = max(1, IMAGES_ELEMENTS // (c * h * w))
+            rows.append(["image", [n, c, h, w], [0, 2, 3, 1], "f32", "f16", 1.0, "f32>f16"])
+    return rows
+
+
 def small_rows() -> list[Row]:
     """Up to 8 MB moved."""
     sizes = [(2 * math.prod(shape) * BYTES[kind], shape, kind) for kind in ("f16", "f32") for shape in SMALL]
@@ -113,8 +144,10 @@ class PermuteWork(Work):
         scale: float = 1.0,
         src_layout: str = "",
         out_layout: str = "",
+        part: str = "",
         num_sets: int | None = None,
     ) -> None:
+        self.part = part
         self.kind, self.types = name, f"{kind}>{out_kind}" if out_kind else kind
         self.shape_text = f"{by(shape)} {by(axes, ',')}"
         self.note = " ".join(f"{end} {text}" for end, text in (("in", src_layout), ("out", out_layout)) if text)

@@ -126,14 +126,34 @@ def test_views_of_the_set_with_shorter_extents(index: int) -> None:
     assert work.check()
 
 
+SHORTENED = [
+    *(("permute", case) for case in permute_work.cases_of("images:0:0")[::5]),
+    *(("elementwise", case) for case in elementwise_work.cases_of("widths:0:1")[::4]),
+]
+
+
+@pytest.mark.parametrize(("op", "case"), SHORTENED, ids=str)
+def test_images_and_widths_with_shorter_extents(op: str, case: dict[str, Any]) -> None:
+    def shorter(shape: Any) -> Any:
+        return type(shape)(min(extent, 20 + place) for place, extent in enumerate(shape))
+
+    case = case | {"shape": shorter(case["shape"])}
+    if "shapes" in case:
+        case["shapes"] = [shorter(shape) for shape in case["shapes"]]
+    work = make_work(HostMachine(), op, case, num_sets=2)
+    work.run(0)
+    assert work.check() and work.row()["part"]
+
+
 COUNTS = {
     "permute": {"practice": 37, "ttc-f32": 57, "seeds": 16, "small": 14, "random:3:9:u8": 9, "convert": 30,
-                "views": 34},
+                "views": 34, "images": 136, "images:5:3": 91},
     "elementwise": {"anchors": 12, "types": 45, "casts": 30, "misaligned": 26, "broadcast": 52, "transposed": 29,
-                    "small": 40, "jit": 18, "ternary": 28},
+                    "small": 40, "jit": 18, "ternary": 28, "slices": 192, "slices:3:2": 120,
+                    "widths": 80, "widths:5:1": 52},
     "prelu": {"nchw": 32, "nhwc:f64": 16, "odd": 48, "odd:3:5:f16": 10, "large": 8, "misaligned": 24},
     "softmax": {"plain": 34, "odd:bf16": 21, "tiny": 32, "dense": 20, "lengths:f32": 10, "small": 54,
-                "random:7:80": 80},
+                "random:7:80": 80, "tritonbench": 196, "tritonbench:bf16": 98},
 }  # fmt: skip
 
 
@@ -151,6 +171,10 @@ def test_random_sets_are_the_same_every_time() -> None:
     assert permute_work.cases_of("random:7:3") == permute_work.cases_of("random:7:3")
     assert permute_work.cases_of("random:7:3") != permute_work.cases_of("random:8:3")
     assert prelu_work.cases_of("odd:7:3") == prelu_work.cases_of("odd:7:3")
+    assert permute_work.cases_of("images:7:3") == permute_work.cases_of("images:7:3")
+    assert permute_work.cases_of("images:7:3") != permute_work.cases_of("images:8:3")
+    assert elementwise_work.cases_of("slices") == elementwise_work.cases_of("slices:7:8")
+    assert elementwise_work.cases_of("widths:7") != elementwise_work.cases_of("widths:8")
 
 
 def test_rotation_passes_the_cache() -> None:
