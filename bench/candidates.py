@@ -20,6 +20,7 @@ from typing import Any
 from pyflowk._bench import machine as bench_machine
 from pyflowk._bench.measure import Row, figures_of, geomean
 from pyflowk._bench.runner import OPERATORS, copy_graphs, make_work, time_in_turn
+from pyflowk._bench.tensors import words_of
 from pyflowk._bench.work import Work, free_memory
 from pyflowk._native import library
 
@@ -67,7 +68,7 @@ def works(machine: Any, op: str, sets: Sequence[str], only: Mapping[str, Collect
     """Every case of the sets, one at a time; `only` has the values that an argument of a case may have."""
     cases = OPERATORS[op][0]
     for name in sets:
-        for case in [cases.case_of_words(name.split())] if " " in name else cases.cases_of(name):
+        for case in [cases.case_of_words(words_of(name))] if " " in name else cases.cases_of(name):
             if all(case.get(key) in values for key, values in only.items()):
                 yield make_work(machine, op, case)
                 free_memory()

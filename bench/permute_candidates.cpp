@@ -7,18 +7,20 @@
 #include "permute/plan/permute_problem.h"
 #include "permute/plan/permute_tuning.h"
 
-// Plans candidate (src_choice, dst_choice) of a contiguous permute and runs it `runs` times. Returns 0 planned, 1 no
-// tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism lacks, and the
-// terms of the predicted time: one for each member of TileCosts, or of ByteTileCosts.
+// Plans candidate (src_choice, dst_choice) of a permute, with or without conversion, and runs it `runs` times. Returns
+// 0 planned, 1 no tile, 2 out of range, 3 failed. `features` receives 18 numbers, 0 for a parameter that the mechanism
+// lacks, and the terms of the predicted time: one for each member of TileCosts, or of ByteTileCosts.
 extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* dst, int rank, const int64_t* dst_extents,
                                                        const int64_t* src_strides, const int64_t* dst_strides,
-                                                       int element_bytes, int src_choice, int dst_choice, int runs,
-                                                       double* features, flowk_stream stream) {
+                                                       flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale,
+                                                       int src_choice, int dst_choice, int runs, double* features,
+                                                       flowk_stream stream) {
   using namespace flowk::permute;
   PermuteRequest request;
   request.src = src;
   request.dst = dst;
-  request.element_bytes = element_bytes;
+  request.element_bytes = flowk::core::dtype_info(src_dtype).element_bytes;
+  if (!is_plain_move(src_dtype, dst_dtype, scale)) request.conversion = conversion_of(src_dtype, dst_dtype, scale);
   request.shape.rank = rank;
   for (int d = 0; d < rank; ++d) {
     request.shape.extents[d] = dst_extents[d];

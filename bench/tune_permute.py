@@ -40,12 +40,13 @@ def launches_of(machine: Any, work: Any) -> candidates.Launches | None:
     (x,), out = work.operands[0], work.outs[0]
     longs = ctypes.c_int64 * len(x.shape)
     src_strides = longs(*(x.strides[axis] for axis in work.axes))
-    geometry = len(x.shape), longs(*out.shape), src_strides, longs(*out.strides), x.itemsize
+    geometry = len(x.shape), longs(*out.shape), src_strides, longs(*out.strides)
+    types = int(x.code), int(out.code), ctypes.c_double(work.scale)
     values = (ctypes.c_double * (len(FEATURES) + NUM_TERMS))()
 
     def launch(i: int, src: int, dst: int, runs: int = 1) -> int:
         pointers = ctypes.c_void_p(work.operands[i][0].ptr), ctypes.c_void_p(work.outs[i].ptr)
-        return function(*pointers, *geometry, src, dst, runs, values)
+        return function(*pointers, *geometry, *types, src, dst, runs, values)
 
     launches: dict[tuple[int, int], Any] = {}
     for src in range(MAX_CHOICES):

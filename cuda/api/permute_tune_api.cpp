@@ -34,7 +34,7 @@ struct Trial {
 std::vector<Trial> find_trials(const PermuteProblem& problem, const Device& device, int32_t max_trials) {
   std::vector<Trial> trials(1);
   plan_problem(problem, device, &trials[0].plan);
-  if (trials[0].plan.tile() == nullptr || trials[0].plan.kernel() == PermuteKernel::strided_tile) return trials;
+  if (!has_other_plans(trials[0].plan)) return trials;
   for (const RankedTile& tile : rank_tiles(problem, device)) {
     if (static_cast<int32_t>(trials.size()) >= max_trials) break;
     Trial trial;

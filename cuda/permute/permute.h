@@ -138,7 +138,8 @@ inline float PermutePlan::predicted_cost() const {
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 
 // The same plan, or the measured one, from the thread's plan cache, which is much faster than planning a tile.
-// `*plan` holds until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded.
+// `*plan` holds until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded,
+// or FLOWK_LOG_SHAPES one that cannot be written.
 Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan);
 
 // Lets the plan move several pairs of tensors. The offsets are in bytes from the pointers of its request. False, with

@@ -299,6 +299,11 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
  *
  * A permute's plan is chosen by a model of the time that each tile takes. All plans write the same bits, so a program
  * may have them measured once, and keep what was found in a file. Nothing is measured by itself.
+ *
+ * If the environment variable FLOWK_LOG_SHAPES names a file, a line is appended to it for each permute, with or without
+ * conversion, that a process calls or explains and that has several plans: `float16 32x512x16x64 0,2,1,3`. `python -m
+ * pyflowk tune --from-log FILE` measures the plans of such a file. No line comes twice. A call fails with
+ * INVALID_ARGUMENT if the file cannot be written.
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /**

@@ -72,13 +72,27 @@ def cases_of(name: str) -> list[dict[str, Any]]:
 
 
 def case_of_words(words: list[str]) -> dict[str, Any]:
-    """`f16 32x512x16x64 0,2,1,3`, or `u8>f16 256x224x224x3 0,3,1,2 [SCALE]`."""
-    types, shape, axes, *scale = words
+    """`f16 32x512x16x64 0,2,1,3`, or `u8>f16 256x224x224x3 0,3,1,2 [SCALE]` [src=[STRIDES][+LEAD]] [out=...]."""
+    layouts = {f"{end}_layout": _given_layout(text) for end, equals, text in map(_parts_of, words) if equals}
+    types, shape, axes, *scale = (word for word in words if "=" not in word)
     kind, _, out_kind = types.partition(">")
     checked_kinds(kind, out_kind or kind)
     row = ("case", list(extents_of(shape)), [int(word) for word in axes.split(",")], kind)
     converted = {"out_kind": out_kind, "scale": float(scale[0]) if scale else 1.0} if out_kind else {}
-    return dict(zip(COLUMNS, row)) | converted
+    return dict(zip(COLUMNS, row)) | converted | layouts
+
+
+def _parts_of(word: str) -> tuple[str, str, str]:
+    end, equals, text = word.partition("=")
+    if equals and end not in ("src", "out"):
+        raise ValueError(f"{word!r} must begin with src= or out=")
+    return end, equals, text
+
+
+def _given_layout(text: str) -> str:
+    """`64,1+32` as layout_of() takes it: strides in elements, and the elements before the first."""
+    strides, _, lead = text.partition("+")
+    return " ".join(f"{name} {value}" for name, value in (("strides", strides), ("lead", lead)) if value)
 
 
 def random_rows(seed: int, count: int, kinds: list[str]) -> list[Row]:
@@ -195,10 +209,15 @@ class PermuteWork(Work):
 
 
 def layout_of(text: str) -> dict[str, Any]:
-    """The arguments of tensors.layout() in words: `order 0:1,1:0 pads 1:64`, `steps 0:2`, `flips 0,1`."""
+    """The arguments of tensors.layout() in words: `order 0:1,1:0 pads 1:64`, `steps 0:2`, `flips 0,1`, `strides 64,1`,
+    `lead 3`."""
     words = text.split()
     found: dict[str, Any] = {}
     for name, numbers in zip(words[::2], words[1::2]):
+        if name in ("strides", "lead"):
+            values = [int(number) for number in numbers.split(",")]
+            found[name] = values if name == "strides" else values[0]
+            continue
         pairs = [number.partition(":") for number in numbers.split(",")]
         by_dimension = {int(dimension): int(value or 0) for dimension, _, value in pairs}
         found[name] = list(by_dimension.values()) if name == "order" else by_dimension

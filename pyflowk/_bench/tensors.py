@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._arrays.dtypes import dtype_name, numpy_dtype
+from .._arrays.dtypes import dtype_name, dtype_named, numpy_dtype
 from .._native.abi import DType
 from .._native.c_types import TensorPointer
 
@@ -24,13 +25,25 @@ BLOCK_ELEMENTS = 4194319  # a prime
 POISON = 0xA5
 TYPES = {
     "bool": DType.BOOL, "i8": DType.INT8, "i16": DType.INT16, "i32": DType.INT32, "i64": DType.INT64,
-    "u8": DType.UINT8, "f16": DType.FLOAT16, "bf16": DType.BFLOAT16, "f32": DType.FLOAT32, "f64": DType.FLOAT64,
+    "u8": DType.UINT8, "u16": DType.UINT16, "u32": DType.UINT32, "u64": DType.UINT64,
+    "f16": DType.FLOAT16, "bf16": DType.BFLOAT16, "f32": DType.FLOAT32, "f64": DType.FLOAT64,
     "e4m3": DType.FLOAT8_E4M3, "e5m2": DType.FLOAT8_E5M2, "c64": DType.COMPLEX64, "c128": DType.COMPLEX128,
 }  # fmt: skip
-BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
-         "e4m3": 1, "e5m2": 1, "c64": 8, "c128": 16}  # fmt: skip
+BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "f16": 2, "bf16": 2,
+         "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1, "c64": 8, "c128": 16}  # fmt: skip
 NAMES = {kind: dtype_name(code) for kind, code in TYPES.items()}
+KINDS = {code: kind for kind, code in TYPES.items()}
 FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
+
+
+def words_of(case: str) -> list[str]:
+    """The words of a case on the command line, with f16 for float16, and so on for every type."""
+
+    def short(found: re.Match[str]) -> str:
+        code = dtype_named(found[0])
+        return found[0] if code is None else KINDS[code]
+
+    return re.sub(r"[A-Za-z_]\w*", short, case).split()
 
 
 def checked_kinds(*kinds: str, among: Collection[str] = TYPES) -> tuple[str, ...]:
@@ -76,13 +89,24 @@ def layout(
     pads: dict[int, int] | None = None,
     steps: dict[int, int] | None = None,
     flips: Collection[int] = (),
+    strides: Sequence[int] | None = None,
     lead: int = 0,
 ) -> tuple[list[int], int, int]:
     """The strides, the offset of the element with all indices 0, and the number of elements of the memory.
 
     `order` lists the dimensions from the outermost to the innermost. `pads` leaves elements free after a dimension,
-    `steps` is the distance of its indices, `flips` reverses it. `lead` elements come before the first.
+    `steps` is the distance of its indices, `flips` reverses it. `lead` elements come before the first. Given `strides`
+    replace all that; then the first element lies `lead` elements past a multiple of 128.
     """
+    if strides is not None:
+        if len(strides) != len(shape):
+            raise ValueError(f"{len(strides)} strides of {len(shape)} dimensions")
+        below, above = (
+            sum(abs(stride) * (extent - 1) for extent, stride in zip(shape, strides) if (stride < 0) == is_below)
+            for is_below in (True, False)
+        )
+        first = -(-below // 128) * 128 + lead
+        return list(strides), first, first + above + 1
     strides, first, reach = [0] * len(shape), lead, 1
     for d in reversed(order if order is not None else range(len(shape))):
         stride = reach * (steps or {}).get(d, 1)

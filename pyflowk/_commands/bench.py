@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import shlex
 import sys
 import time
@@ -19,7 +18,7 @@ from .._bench.machine import Machine
 from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries, without_folders
 from .._bench.rivals import RIVALS, is_installed
 from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
-from .._bench.tensors import NAMES
+from .._bench.tensors import words_of
 from .._native import driver, library
 from .._native.abi import Status
 from .._native.errors import FlowkError
@@ -167,7 +166,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         if not words:
             return list(_cases_of_set(options.set, (op,), rivals))
         try:
-            return [Case(op, "case", OPERATORS[op][0].case_of_words(_with_short_types(words)), rivals)]
+            return [Case(op, "case", OPERATORS[op][0].case_of_words(words_of(" ".join(words))), rivals)]
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
     operators = _chosen("--op", options.op, OPERATORS)
@@ -178,12 +177,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             raise ValueError(f"--set {name}: no set of {', '.join(operators)} (python -m pyflowk bench --help)")
         found += of_name
     return found
-
-
-def _with_short_types(words: list[str]) -> list[str]:
-    """The words of a case with f16 for float16, and so on for every type."""
-    short = {name: kind for kind, name in NAMES.items()}
-    return [re.sub(r"[A-Za-z_]\w*", lambda found: short.get(found[0], found[0]), word) for word in words]
 
 
 def _chosen(option: str, text: str, known: Collection[str]) -> tuple[str, ...]:

@@ -5,13 +5,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
-#include <memory>
 #include <mutex>
 #include <string>
+
+#include "core/text_file.h"
 
 namespace flowk::permute {
 
@@ -92,22 +91,6 @@ bool read_line(const std::string& line, int64_t* library_version, Entry* entry) 
   return *reader.at == '\0' && (src_choice < 0) == (dst_choice < 0);
 }
 
-using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-// The next line without its end; false at the end of the file.
-bool next_line(std::FILE* file, std::string* line) {
-  line->clear();
-  for (int c = std::getc(file); c != EOF; c = std::getc(file)) {
-    if (c == '\n') return true;
-    line->push_back(static_cast<char>(c));
-  }
-  return !line->empty();
-}
-
-Status file_failure(const char* path, const char* what) {
-  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "path = \"%.200s\" %s: %s", path, what, std::strerror(errno));
-}
-
 }  // namespace
 
 void add_measured_plan(const PlanKey& key, const char* gpu, const MeasuredTile& measured) { add({key, gpu, measured}); }
@@ -131,17 +114,16 @@ Status save_measured_plans(const char* path) {
     const std::lock_guard lock(guard);
     for (const Entry& entry : entries) text += line_of(entry) + '\n';
   }
-  const File file(std::fopen(path, "w"), std::fclose);
-  if (file == nullptr) return file_failure(path, "cannot be written");
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-  return is_written && std::fflush(file.get()) == 0 ? Status{} : file_failure(path, "cannot be written");
+  const File file = open_file(path, "w");
+  if (file != nullptr && write_text(file.get(), text)) return {};
+  return file_failure("path", path, "cannot be written");
 }
 
 Status load_measured_plans(const char* path, const Device& device, const char* gpu, int32_t* num_loaded,
                            int32_t* num_ignored) {
   *num_loaded = *num_ignored = 0;
-  const File file(std::fopen(path, "r"), std::fclose);
-  if (file == nullptr) return file_failure(path, "cannot be read");
+  const File file = open_file(path, "r");
+  if (file == nullptr) return file_failure("path", path, "cannot be read");
   const PlanKey own({}, device);
   std::vector<Entry> found;
   std::string line;
@@ -159,7 +141,7 @@ Status load_measured_plans(const char* path, const Device& device, const char* g
     else
       ++*num_ignored;
   }
-  if (std::ferror(file.get()) != 0) return file_failure(path, "cannot be read");
+  if (std::ferror(file.get()) != 0) return file_failure("path", path, "cannot be read");
   *num_loaded = static_cast<int32_t>(found.size());
   for (Entry& entry : found) add(std::move(entry));
   return {};

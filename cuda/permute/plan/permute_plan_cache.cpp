@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "permute/plan/measured_plans.h"
+#include "permute/plan/shape_log.h"
 
 namespace flowk::permute {
 
@@ -98,9 +99,12 @@ Status cached_plan(const PermuteRequest& request, const Device& device, const Pe
   *plan = cache.find(problem, device);
   if (*plan != nullptr) return {};
   FLOWK_RETURN_IF_ERROR(load_plans_of_environment(device));
+  FLOWK_RETURN_IF_ERROR(open_shape_log());
   PermutePlan* added = cache.add(problem, device);
   plan_as_measured(problem, device, added);
   *plan = added;
+  if (problem.rank <= PlanKey::max_key_rank && has_other_plans(*added))
+    return log_shape(request, PlanKey(problem, device));
   return {};
 }
 

@@ -70,6 +70,11 @@ struct RankedTile {
 // predicted time; tile/permute_tile_search.cpp.
 std::vector<float> tile_terms(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice);
 
+// Was the plan chosen from several tiles?
+inline bool has_other_plans(const PermutePlan& plan) {
+  return plan.tile() != nullptr && plan.kernel() != PermuteKernel::strided_tile;
+}
+
 // All tiles that plan_tile() chooses from, the one of least predicted time first; tile/permute_tile_search.cpp.
 std::vector<RankedTile> rank_tiles(const PermuteProblem& problem, const Device& device);
 

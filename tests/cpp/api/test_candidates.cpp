@@ -23,8 +23,8 @@ TEST(permute_tiles_are_right) {
   int num_planned = 0;
   for (int src = 0; src < 64; ++src) {
     std::vector<float> y(x.size());
-    const int status = flowk_bench_permute_candidate(x.data(), y.data(), 2, extents, src_strides, dst_strides, 4, src,
-                                                     0, 1, features, nullptr);
+    const int status = flowk_bench_permute_candidate(x.data(), y.data(), 2, extents, src_strides, dst_strides,
+                                                     FLOWK_FLOAT32, FLOWK_FLOAT32, 1, src, 0, 1, features, nullptr);
     if (status == 2) break;
     if (status != 0) continue;
     ++num_planned;
@@ -34,8 +34,25 @@ TEST(permute_tiles_are_right) {
     CHECK(is_right);
   }
   CHECK(num_planned > 0);
-  CHECK(flowk_bench_permute_candidate(x.data(), nullptr, 2, extents, src_strides, dst_strides, 4, 1000, 0, 0, features,
-                                      nullptr) == 2);
+  CHECK(flowk_bench_permute_candidate(x.data(), nullptr, 2, extents, src_strides, dst_strides, FLOWK_FLOAT32,
+                                      FLOWK_FLOAT32, 1, 1000, 0, 0, features, nullptr) == 2);
+}
+
+TEST(permute_tiles_convert) {
+  constexpr int64_t num_rows = 96, num_columns = 160;
+  const std::vector<float> x = counted(num_rows * num_columns);
+  const int64_t extents[2] = {num_columns, num_rows}, src_strides[2] = {1, num_columns}, dst_strides[2] = {num_rows, 1};
+  double features[18 + sizeof(flowk::permute::TileCosts) / sizeof(float)];
+  std::vector<double> y(x.size());
+  int src = 0, status = 1;
+  while (status == 1)
+    status = flowk_bench_permute_candidate(x.data(), y.data(), 2, extents, src_strides, dst_strides, FLOWK_FLOAT32,
+                                           FLOWK_FLOAT64, 0.5, src++, 0, 1, features, nullptr);
+  CHECK(status == 0);
+  bool is_right = true;
+  for (int64_t i = 0; i < num_rows * num_columns; ++i)
+    is_right = is_right && y[(i % num_columns) * num_rows + i / num_columns] == x[i] * 0.5f;
+  CHECK(is_right);
 }
 
 TEST(conversions_are_right) {

@@ -14,6 +14,7 @@ from pyflowk._bench import elementwise_work, measure, permute_work, prelu_work, 
 from pyflowk._bench.plain import launch_of
 from pyflowk._bench.rivals import rivals_of
 from pyflowk._bench.runner import OPERATORS, make_work, run_case
+from pyflowk._bench.tensors import words_of
 from pyflowk._bench.work import Work
 from pyflowk._native.operations import OPERATIONS
 
@@ -26,6 +27,8 @@ CASES = [
     ("permute", "u8>f16 2x9x7x3 0,3,1,2 0.5", 378, 756),
     ("permute", "f16>u8 2x3x9x7 0,2,3,1 8", 756, 378),
     ("permute", "f32>e4m3 33x17 1,0", 2244, 561),
+    ("permute", "float16 4x20x34 0,2,1 src=714,34,1+34 out=816,24,1+2", 5440, 5440),
+    ("permute", "uint16>float32 7x66 1,0 src=70,1+1 out=+3", 924, 1848),
     ("elementwise", "add f16 40x33", 5280, 2640),
     ("elementwise", "multiply f32 6x35 6x35 1x35", 980, 840),
     ("elementwise", "where bool,f64,f64,f64 129", 2193, 1032),
@@ -43,7 +46,7 @@ CASES = [
 
 
 def work_of(op: str, words: str, **more: Any) -> Work:
-    return make_work(HostMachine(), op, OPERATORS[op][0].case_of_words(words.split()), num_sets=2, **more)
+    return make_work(HostMachine(), op, OPERATORS[op][0].case_of_words(words_of(words)), num_sets=2, **more)
 
 
 @pytest.mark.parametrize(("op", "words", "read", "written"), CASES, ids=lambda value: str(value))

@@ -64,6 +64,7 @@ def check_arguments(function: str, parameters: list[str], arguments: tuple[Any, 
     [
         ("elementwise", "copy f32,f16 300", 1),
         ("permute", "f32 30x40 1,0", 2),  # no such choice
+        ("permute", "u8>f16 30x40 1,0 0.5", 2),
         ("prelu", "f16 3x5x4x4 backward", 1),
         ("softmax", "plain f32 7x100", 1),
     ],

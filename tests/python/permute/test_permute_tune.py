@@ -47,6 +47,15 @@ def test_a_tuned_permute_is_right_and_explained(arrays: Any) -> None:
     assert np.array_equal(arrays.fetch(out), values.transpose(2, 0, 1))
 
 
+def test_a_measured_plan_of_a_conversion_is_kept(arrays: Any) -> None:
+    values, x, _ = new_case(arrays, "float32")
+    options = {"out": arrays.put(np.full((14, len(values), 9), 77, "float16")), "dtype": "float16"}
+    times = pyflowk.tune(pyflowk.permute, x, (2, 0, 1), max_trials=6, **options)
+    assert f"measured: {times.measured_us:.2f} us" in pyflowk.explain(pyflowk.permute, x, (2, 0, 1), **options)
+    pyflowk.permute(x, (2, 0, 1), **options)
+    assert np.array_equal(arrays.fetch(options["out"]), values.transpose(2, 0, 1).astype("float16"))
+
+
 def test_a_conversion_and_a_byte_permute_are_tuned(arrays: Any) -> None:
     values, x, _ = new_case(arrays, "uint8")
     assert pyflowk.tune("permute", x, (2, 0, 1), max_trials=4).measured_us > 0
@@ -188,6 +197,82 @@ def test_a_copy_of_elementwise_loads_the_file_of_the_environment_too(arrays: Any
     assert ran.returncode == 0 and "has line 1, must be as flowk_plans_save() writes it" in ran.stdout, ran.stderr
 
 
+LOGGED = """
+import sys
+import threading
+
+import numpy as np
+import pyflowk
+
+def array(dtype, *shape):  # its address is a multiple of 128
+    memory = np.zeros(128 + np.prod(shape) * np.dtype(dtype).itemsize, np.uint8)
+    values = memory[-memory.ctypes.data % 128 :][: memory.size - 128].view(dtype).reshape(shape)
+    return pyflowk.asarray(values) if sys.argv[1] == "cuda" else values
+
+
+calls = [
+    ((array("float32", 31, 9, 14), (2, 0, 1)), {"out": array("float32", 14, 31, 9)}),
+    ((array("float16", 4, 21, 34)[:, 1:], (0, 2, 1)), {"out": array("float16", 4, 34, 24)[:, :, 2:22]}),
+    ((array("uint8", 5, 6, 70, 3), (0, 3, 1, 2)), {"out": array("float32", 5, 3, 6, 70), "scale": 1 / 255}),
+    ((array("int32", 7, 66)[:, ::-1], (1, 0)), {"out": array("int32", 66, 7)}),
+    ((array("float32", 40, 12), (0, 1)), {"out": array("float32", 40, 12)}),
+]
+
+
+def call_all():
+    for arguments, options in calls:
+        options = options | ({"dtype": "float32"} if "scale" in options else {})
+        pyflowk.permute(*arguments, **options)
+        print(pyflowk.explain(pyflowk.permute, *arguments, **options))
+
+
+threads = [threading.Thread(target=call_all) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+LOG = [
+    "float32 31x9x14 2,0,1",
+    "float16 4x20x34 0,2,1 src=714,34,1+34 out=816,24,1+2",
+    "uint8>float32 5x6x70x3 0,3,1,2 0.00392156862745098",
+    "float32 7x66 1,0 src=66,-1+1",
+]
+
+
+def run_logged(arrays: Any, **environment: str) -> str:
+    command = [sys.executable, "-c", LOGGED, "simt" if arrays.device is None else "cuda"]
+    ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_a_log_has_each_problem_once_and_is_tuned(arrays: Any, tmp_path: Path) -> None:
+    log, plans = tmp_path / "log.txt", tmp_path / "plans.txt"
+    for _ in range(2):  # the second process finds the lines of the first
+        assert "measured: " not in run_logged(arrays, FLOWK_LOG_SHAPES=str(log))
+        assert sorted(lines_of(log)) == sorted(LOG)
+    command = [sys.executable, "-m", "pyflowk", "tune", "--plans", str(plans), "--trials", "3", "--from-log", str(log)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert all(f"{case}: " in ran.stdout for case in LOG)
+    assert run_logged(arrays, FLOWK_PLANS=str(plans)).count("measured: ") == 4 * len(LOG)
+
+
+def test_a_log_that_cannot_be_written_is_named(arrays: Any, tmp_path: Path) -> None:
+    call = """if True:
+        import numpy as np, pyflowk
+        for _ in range(2):
+            try:
+                pyflowk.permute(np.ones((31, 40), np.float32), (1, 0))
+            except pyflowk.FlowkValueError as error:
+                print(error)"""
+    path = str(tmp_path / "no" / "log.txt")
+    environment = {**os.environ, "FLOWK_LOG_SHAPES": path}
+    ran = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True)
+    assert ran.stdout.count(f'FLOWK_LOG_SHAPES = "{path}" cannot be written: No such file') == 2, ran.stderr
+
+
 @pytest.mark.parametrize("change", ["word", "short", "long", "rank", "choice", "header", "missing"])
 def test_a_corrupted_file_is_refused(arrays: Any, tmp_path: Path, change: str) -> None:
     path = tmp_path / "plans.txt"
@@ -249,5 +334,6 @@ def test_the_command_keeps_plans(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
         assert all(f"{case}: " in ran.stdout for case in cases)
     assert len(lines_of(path)) == 4
-    ran = subprocess.run([*command, "f32 33x7 1"], capture_output=True, text=True)
-    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    for wrong in ("f32 33x7 1", "f32 33x7", "f32 33x7 1,0 in=3", "f32 33x7 1,0 src=1", "f32 33x7 1,0 out=1,a", ""):
+        ran = subprocess.run([*command, wrong], capture_output=True, text=True)
+        assert ran.returncode == 1 and "Traceback" not in ran.stderr and "the tune cannot run: " in ran.stderr
