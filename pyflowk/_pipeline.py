@@ -316,7 +316,7 @@ def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
 
 def _require_numpy(source: AnyAdapter, name: str) -> None:
     if source is not NUMPY:
-        raise TypeError(f"{name} is a list, which is taken beside NumPy arrays only: pass an array of the others' kind")
+        raise TypeError(f"{name} is a list, which is taken with NumPy arrays only: pass an array of the others' kind")
 
 
 def _first_array(

@@ -23,6 +23,16 @@ std::mutex filling;
 
 Status failure_of(cudaError_t error) {
   cudaGetLastError();
+  // The runtime calls a driver that is missing insufficient, too.
+  int driver = 0;
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver < CUDART_VERSION) {
+    if (driver == 0)
+      return Status::failure(FLOWK_STATUS_NO_DEVICE, "no usable CUDA device: no NVIDIA driver (libcuda.so.1) is found");
+    return Status::failure(FLOWK_STATUS_NO_DEVICE,
+                           "no usable CUDA device: the NVIDIA driver supports CUDA %d.%d, this libflowk needs "
+                           "CUDA %d.0 or newer",
+                           driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000);
+  }
   return Status::failure(status_of(error), "no usable CUDA device: %s", cudaGetErrorString(error));
 }
 

@@ -160,8 +160,8 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout) {
     if (step <= reached)
       return Status::failure(
           FLOWK_STATUS_OVERLAP,
-          "%s: stride %lld of dimension %d must step over the %lld elements that smaller strides reach", parameter,
-          static_cast<long long>(layout.strides[d]), d, static_cast<long long>(reached + 1));
+          "%s: stride %lld of dimension %d must step over the %lld element%s that smaller strides reach", parameter,
+          static_cast<long long>(layout.strides[d]), d, static_cast<long long>(reached + 1), plural(reached + 1));
     reached += step * (layout.extents[d] - 1);
   }
   return {};
@@ -188,11 +188,11 @@ Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_
   if (!some_sum_in(terms, num_terms, remaining, distance - (a_element_bytes - 1), distance + (b_element_bytes - 1),
                    &steps))
     return {};
+  const int64_t a_bytes = a_highest - a_lowest + a_element_bytes, b_bytes = b_highest - b_lowest + b_element_bytes;
   return Status::failure(
-      FLOWK_STATUS_OVERLAP, "%s (%lld bytes from %p) overlaps %s (%lld bytes from %p), must not share an element",
-      b_parameter, static_cast<long long>(b_highest - b_lowest + b_element_bytes),
-      reinterpret_cast<const void*>(b_lowest), a_parameter,
-      static_cast<long long>(a_highest - a_lowest + a_element_bytes), reinterpret_cast<const void*>(a_lowest));
+      FLOWK_STATUS_OVERLAP, "%s (%lld byte%s from %p) overlaps %s (%lld byte%s from %p), must not share an element",
+      b_parameter, static_cast<long long>(b_bytes), plural(b_bytes), reinterpret_cast<const void*>(b_lowest),
+      a_parameter, static_cast<long long>(a_bytes), plural(a_bytes), reinterpret_cast<const void*>(a_lowest));
 }
 
 void simplify(IterationSpace* space, int upward) {

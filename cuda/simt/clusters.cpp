@@ -141,7 +141,7 @@ void wait_for_transactions(std::uint64_t* barrier, int parity) {
 void send_to_block(unsigned rank, void* dst, const void* value, std::size_t bytes, std::uint64_t* barrier) {
   const Executor& executor = running_executor();
   if (rank >= static_cast<unsigned>(executor.cluster_blocks))
-    fault("it sends to block rank %u of a cluster of %d blocks", rank, executor.cluster_blocks);
+    fault("it sends to block rank %u, must be < %d, the blocks of its cluster", rank, executor.cluster_blocks);
   if (reinterpret_cast<std::uintptr_t>(dst) % bytes != 0) fault("it sends %zu bytes to %p: not aligned", bytes, dst);
   const std::size_t offset = offset_in_shared(dst, bytes, "a store to the cluster");
   if (block_of(rank).state == Block::State::done) fault("it sends to block rank %u, which has ended", rank);

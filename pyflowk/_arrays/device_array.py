@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .._arguments import axis_of, integer, shown
+from .._arguments import axis_of, count_of, integer, shown
 from .._native import driver
 from .._native.abi import Status
 from .._native.errors import FlowkError
@@ -140,7 +140,9 @@ class DeviceArray(ArrayOperators):
         order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
         places = [axis_of(axis, "axes", self.ndim) for axis in order or range(self.ndim)[::-1]]
         if sorted(places) != list(range(self.ndim)):
-            raise ValueError(f"axes = {shown(axes)}, must name each of {self.ndim} dimensions once")
+            raise ValueError(
+                f"axes = {shown(axes)}, must name each of the array's {count_of(self.ndim, 'dimension')} once"
+            )
         shape, strides = (tuple(part[place] for place in places) for part in (self.shape, self.strides))
         return self._view(0, shape, strides, self.dtype)
 
@@ -403,7 +405,7 @@ def choose_device(device: int | None) -> int:
     ordinal = (driver.current_device() or 0) if device is None else integer(device, "device")
     count = driver.device_count()
     if count == 0:
-        raise FlowkError(Status.NO_DEVICE, "this needs a GPU: no CUDA driver, or no GPU, is found")
+        raise FlowkError(Status.NO_DEVICE, f"this needs a GPU: {driver.why_no_gpu()}")
     if not 0 <= ordinal < count:
         raise FlowkError(Status.NO_DEVICE, f"device = {shown(ordinal)}, must be in 0 ... {count - 1}")
     return ordinal

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .._arguments import integer_in
+from .._arguments import count_of, integer_in
 from .._explain import launching_function
 from .._pipeline import Bound
 from .._program import Arg, Memory, run
@@ -98,7 +98,7 @@ class _Checked:
     def __call__(self, *addresses: Any) -> None:
         names = self._names
         if len(addresses) != len(names):
-            raise TypeError(f"run takes {len(names)} ints ({', '.join(names)}), not {len(addresses)}")
+            raise TypeError(f"run takes {count_of(len(names), 'int')} ({', '.join(names)}), not {len(addresses)}")
         given = {name: integer_in(address, name, 0, 2**64 - 1, "2**64 - 1") for name, address in zip(names, addresses)}
         places: list[list[Any]] = [list(self._operands), [None] * self._num_outputs, [None]]
         for (kind, index), name in self._used.items():

@@ -35,7 +35,7 @@ def _lines() -> Iterator[tuple[str, str]]:
         yield from _library_lines(backend)
     yield "FLOWK_LIBRARY", os.environ.get("FLOWK_LIBRARY") or "not set"
     if driver.device_count() == 0:
-        yield "device", "none: no CUDA driver, or no GPU that it can use"
+        yield "device", f"none: {driver.why_no_gpu()}"
     else:
         yield "driver", f"CUDA {driver.driver_version()}"
     for device in range(driver.device_count()):

@@ -7,7 +7,7 @@ import ctypes
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arguments import shown
+from .._arguments import count_of, shown
 from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import dtype_like, dtype_name, dtype_named, number_type
 from .._calls import call_path
@@ -200,7 +200,7 @@ class ElementwiseKernel:
         if len(operands) == len(self._names) + 1 and out is None:
             operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
         if len(operands) != len(self._names):
-            raise TypeError(f"{self.__name__} takes {len(self._names)} inputs, {len(operands)} were given")
+            raise TypeError(f"{self.__name__} takes {count_of(len(self._names), 'input')}, got {len(operands)}")
         path = self._path
         return (path.call if call_path.is_compiling() else path.cached_call)(*operands, out, stream)
 

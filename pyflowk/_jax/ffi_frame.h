@@ -48,6 +48,9 @@ __attribute__((format(printf, 2, 3))) static bool fail(Call *call, const char *f
   return false;
 }
 
+/* "s" after a count of things, but not after 1. */
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 static const uint8_t dtypes[] = {
     [FFI_PRED] = FLOWK_BOOL,          [FFI_S8] = FLOWK_INT8,
     [FFI_S16] = FLOWK_INT16,          [FFI_S32] = FLOWK_INT32,
@@ -87,20 +90,21 @@ static bool read_buffers(Call *call, const char *kind, const FfiBuffers *buffers
 static bool read_arrays(Call *call, int num_arguments, int num_results) {
   const FfiBuffers *arguments = &call->frame->arguments, *results = &call->frame->results;
   if (arguments->size != num_arguments || results->size != num_results) {
-    return fail(call, "%lld arguments and %lld results, must be %d and %d", (long long)arguments->size,
-                (long long)results->size, num_arguments, num_results);
+    return fail(call, "%lld argument%s and %lld result%s, must be %d and %d", (long long)arguments->size,
+                plural(arguments->size), (long long)results->size, plural(results->size), num_arguments, num_results);
   }
   return read_buffers(call, "argument", arguments, call->arguments) &&
          read_buffers(call, "result", results, call->results);
 }
 
 static bool has_rank(Call *call, const char *name, const Tensor *tensor, int32_t rank) {
-  return tensor->rank == rank || fail(call, "%s has %d dimensions, must have %d", name, tensor->rank, rank);
+  return tensor->rank == rank ||
+         fail(call, "%s has %d dimension%s, must have %d", name, tensor->rank, plural(tensor->rank), rank);
 }
 
 static bool has_extent(Call *call, const char *name, const Tensor *tensor, int32_t d, int64_t extent) {
-  return tensor->dims[d] == extent || fail(call, "%s has %lld elements along dimension %d, must have %lld", name,
-                                           (long long)tensor->dims[d], d, (long long)extent);
+  return tensor->dims[d] == extent || fail(call, "%s has %lld element%s along dimension %d, must have %lld", name,
+                                           (long long)tensor->dims[d], plural(tensor->dims[d]), d, (long long)extent);
 }
 
 static bool has_dims(Call *call, const char *name, const Tensor *tensor, const Tensor *other) {
@@ -118,8 +122,8 @@ static bool broadcast(Call *call, const char *name, Tensor *tensor, const Tensor
     if (tensor->dims[d] == 1) {
       tensor->strides[d] = 0;
     } else if (tensor->dims[d] != out->dims[d]) {
-      return fail(call, "%s has %lld elements along dimension %d, must have 1 or %lld", name,
-                  (long long)tensor->dims[d], d, (long long)out->dims[d]);
+      return fail(call, "%s has %lld element%s along dimension %d, must have 1 or %lld", name,
+                  (long long)tensor->dims[d], plural(tensor->dims[d]), d, (long long)out->dims[d]);
     }
   }
   return true;
@@ -157,8 +161,8 @@ static bool read_double(Call *call, const char *name, double *value) { return re
 static const void *read_array(Call *call, const char *name, int dtype, size_t size) {
   const FfiArray *array = find_attribute(call, name, FFI_ATTRIBUTE_ARRAY);
   if (array == NULL || (array->dtype == dtype && array->size == size)) return array == NULL ? NULL : array->data;
-  fail(call, "attribute %s has %zu entries of XLA's type %d, must have %zu of %d", name, array->size, array->dtype,
-       size, dtype);
+  fail(call, "attribute %s has %zu %s of XLA's type %d, must have %zu of %d", name, array->size,
+       array->size == 1 ? "entry" : "entries", array->dtype, size, dtype);
   return NULL;
 }
 

@@ -89,7 +89,8 @@ static bool read_prelu_sizes(Call *call, const Tensor *x, const Tensor *alpha, P
   *sizes = (PreluSizes){1, axis < 0 ? 1 : x->dims[axis], 1};
   for (int64_t d = 0; d < x->rank; ++d) *(d < axis ? &sizes->outer : &sizes->inner) *= d == axis ? 1 : x->dims[d];
   if (alpha->rank == 1 && alpha->dims[0] == sizes->channels) return true;
-  return fail(call, "alpha must have one dimension of %lld elements", (long long)sizes->channels);
+  return fail(call, "alpha must have one dimension of %lld element%s", (long long)sizes->channels,
+              plural(sizes->channels));
 }
 
 static flowk_status prelu(Call *call) {

@@ -52,23 +52,35 @@ _EVENT_DISABLE_TIMING = 2
 
 
 @functools.cache
-def _driver() -> ctypes.CDLL | None:
-    """libcuda, initialised; None if there is no driver or no GPU."""
+def _opened() -> tuple[ctypes.CDLL | None, str]:
+    """libcuda, initialised; or None, and why no GPU can be used."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
         for name, argtypes in _FUNCTIONS.items():
             function = getattr(library, name)
             function.restype = c_int
             function.argtypes = argtypes
-    except (OSError, AttributeError):
-        return None
-    return library if library.cuInit(0) == 0 else None
+    except OSError:
+        return None, "no NVIDIA driver (libcuda.so.1) is found"
+    except AttributeError:
+        return None, f"the NVIDIA driver is too old: its libcuda.so.1 has no {name}"
+    error = library.cuInit(0)
+    return (library, "") if error == 0 else (None, f"the NVIDIA driver finds no GPU: cuInit returned {error}")
+
+
+def _driver() -> ctypes.CDLL | None:
+    return _opened()[0]
+
+
+def why_no_gpu() -> str:
+    """Why device_count() is 0, in words."""
+    return _opened()[1] or "the NVIDIA driver finds no GPU"
 
 
 def _call(name: str, *arguments: object) -> None:
     library = _driver()
     if library is None:
-        raise FlowkError(Status.NO_DEVICE, "no CUDA driver, or no GPU that it can use, is found")
+        raise FlowkError(Status.NO_DEVICE, f"this needs a GPU: {why_no_gpu()}")
     error = getattr(library, name)(*arguments)
     if error != 0:
         text = c_char_p()

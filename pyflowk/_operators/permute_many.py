@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._arguments import kind_of
+from .._arguments import count_of, kind_of
 from .._arrays import frameworks
 from .._arrays.registry import interceptor_of
 from .._calls import call_path
@@ -108,7 +108,7 @@ _MANY = _Many()
 def _checked(xs: Any, axes: Any, out: Any) -> tuple[list[Any], list[Any] | None, tuple[int, ...]]:
     arrays, outs = _listed(xs, "xs"), None if out is None else _listed(out, "out")
     if outs is not None and len(outs) != len(arrays):
-        raise ValueError(f"out has {len(outs)} arrays, must have {len(arrays)} as xs has")
+        raise ValueError(f"out has {count_of(len(outs), 'array')}, must have {len(arrays)} as xs has")
     return arrays, outs, axes_tuple(axes)
 
 

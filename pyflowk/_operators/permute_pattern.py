@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .._arguments import shown
+from .._arguments import count_of, shown
 
 
 def axes_of_pattern(pattern: str, rank: int) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def axes_of_pattern(pattern: str, rank: int) -> tuple[int, ...]:
         raise ValueError(f"axes = {shown(pattern)}: each name must stand once on both sides")
     named = len(left) - ("..." in left)
     if named > rank or (named < rank and "..." not in left):
-        raise ValueError(f"axes = {shown(pattern)} names {named} dimensions, x has {rank}")
+        raise ValueError(f"axes = {shown(pattern)} names {count_of(named, 'dimension')}, x has {rank}")
     positions: dict[str, tuple[int, ...]] = {}
     start = 0
     for name in left:

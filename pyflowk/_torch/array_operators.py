@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._arguments import axis_of
+from .._arguments import axis_of, count_of
 from .._elementwise import with_parameters
 from .registration import CALLS, Rules, keep, register, register_operator
 
@@ -51,7 +51,7 @@ def register_all() -> None:
 
 def _checked(axes: Sequence[int], rank: int) -> Sequence[int]:
     if sorted(axis % rank if rank else axis for axis in axes) != list(range(rank)):
-        raise ValueError(f"axes = {list(axes)}, must name each of the {rank} dimensions of x once")
+        raise ValueError(f"axes = {list(axes)}, must name each of x's {count_of(rank, 'dimension')} once")
     return axes
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._arguments import axis_of
+from .._arguments import axis_of, kind_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
@@ -30,7 +30,7 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
         return _result(request, outs)
     for name, one in zip(operation.names, inputs):
         if not isinstance(one, (Tensor, int, float, np.generic, type(None))):
-            raise TypeError(f"{name} is a {type(one).__name__}, must be a torch.Tensor or a number beside the others")
+            raise TypeError(f"{name} is {kind_of(one)}, must be a torch.Tensor or a number, as the others are")
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     if stream is None:
         result = _result(request, outs)
@@ -71,7 +71,7 @@ def _without_subclass(x: Any, name: str) -> Any:
         return x
     if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         raise TypeError(
-            f"{name} is a {type(x).__name__}, a subclass of torch.Tensor that runs operators by its own "
+            f"{name} is {kind_of(x)}, a subclass of torch.Tensor that runs operators by its own "
             "__torch_dispatch__: there is no plan of its memory, pass a plain tensor"
         )
     with torch._C.DisableTorchFunctionSubclass():
@@ -160,7 +160,7 @@ def require_alike(arrays: Sequence[Any]) -> None:
     x = arrays[0]
     for i, one in enumerate(arrays):
         if not isinstance(one, Tensor):
-            raise TypeError(f"xs[{i}] is a {type(one).__name__}, must be a torch.Tensor beside the others")
+            raise TypeError(f"xs[{i}] is {kind_of(one)}, must be a torch.Tensor, as the others are")
         gate.require_plain_memory(one, f"xs[{i}]")
         values, expected_values = ((tuple(each.shape), each.dtype, each.device) for each in (one, x))
         for what, value, expected in zip(("shape", "dtype", "device"), values, expected_values):

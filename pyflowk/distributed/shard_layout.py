@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .._arguments import count_of
+
 
 class Chunk(NamedTuple):
     """The indices [start, start + length) of a dimension."""
@@ -96,5 +98,5 @@ def checked_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """The axes counted from 0; TypeError or ValueError if they are no permutation of x's dimensions."""
     order = tuple(checked_dim(axis, "axes", rank) for axis in axes)
     if sorted(order) != list(range(rank)):
-        raise ValueError(f"axes = {order}, must name each of x's {rank} dimensions once")
+        raise ValueError(f"axes = {order}, must name each of x's {count_of(rank, 'dimension')} once")
     return order

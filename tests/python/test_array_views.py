@@ -60,7 +60,7 @@ def test_what_numpy_s_arrays_refuse_is_refused() -> None:
         (lambda: iter(one), TypeError, "without dimensions has no len"),
         (lambda: range(one), TypeError, "integers without dimensions"),
         (lambda: one.mT, ValueError, "0 dimensions has no last two"),
-        (lambda: a.transpose(0, 1), ValueError, r"axes = \(0, 1\), must name each of 3 dimensions once"),
+        (lambda: a.transpose(0, 1), ValueError, r"axes = \(0, 1\), must name each of the array's 3 dimensions once"),
         (lambda: a.squeeze(0), ValueError, "dimension 0 has extent 4, must be 1"),
         (lambda: a.reshape(7, -1), ValueError, "the array has 120 elements"),
         (lambda: a[[0, 1]], TypeError, "must be integers, slices, None or Ellipsis"),

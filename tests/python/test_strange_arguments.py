@@ -62,7 +62,7 @@ STRANGE = {
     "no array": LooksLikeAnArray(),
 }
 # Errors that name no parameter: of NumPy's words for numbers that a type does not hold, and of calls without a fault.
-PASSED_ON = "Python integer|no CUDA driver"
+PASSED_ON = "Python integer|this needs a GPU"
 NOT_CALLS = (
     "DType",
     "Status",

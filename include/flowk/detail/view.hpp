@@ -94,6 +94,12 @@ inline thread_local char fault_text[160];
   va_end(values);
   return {code, fault_text};
 }
+// "s" after a count of things, but not after 1.
+constexpr const char *plural(int64_t count) noexcept { return count == 1 ? "" : "s"; }
+[[gnu::cold, gnu::noinline]] inline status wrong_size(const char *name, int64_t size, int32_t wanted) noexcept {
+  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %lld %s, must have %d", name, static_cast<long long>(size),
+                  size == 1 ? "entry" : "entries", wanted);
+}
 [[gnu::cold, gnu::noinline, noreturn]] inline void raise(const status &status) { throw error(status); }
 [[gnu::always_inline]] inline void check(const status &status) {
   if (!status) raise(status);
@@ -112,8 +118,7 @@ using IfIntegersIn = std::enable_if_t<std::is_integral_v<std::decay_t<decltype(*
 template <class Integer, class Range>
 [[gnu::always_inline]] inline void copy_integers(const char *name, const Range &list, int32_t size, Integer *to) {
   if (std::size(list) != static_cast<size_t>(size))
-    raise(fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %lld entries, must have %d", name,
-                   static_cast<long long>(std::size(list)), size));
+    raise(wrong_size(name, static_cast<int64_t>(std::size(list)), size));
   int32_t i = 0;
   for (const Index index : list) {
     to[i] = static_cast<Integer>(index.value);

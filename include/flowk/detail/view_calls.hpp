@@ -52,7 +52,8 @@ std::string explained(const Call &call) {
 template <class X>
 [[gnu::always_inline]] inline status check_rank(const char *name, const X &x, int32_t rank) noexcept {
   if (x.rank() == rank) return {};
-  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimensions, must have %d", name, x.rank(), rank);
+  return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimension%s, must have %d", name, x.rank(),
+                  plural(x.rank()), rank);
 }
 [[gnu::cold, gnu::noinline]] inline status wrong_extent(const char *name, int64_t extent, int32_t d,
                                                         int64_t wanted) noexcept {
@@ -88,8 +89,7 @@ status check_contiguous(const char *name, const X &x) noexcept {
 // dst has src's extents in the order of the axes. Axes that are no permutation are the library's to refuse.
 template <class Src, class Dst>
 [[gnu::always_inline]] inline status check_permuted(const Src &src, const Dst &dst, const axes &order) noexcept {
-  if (order.size() != src.rank())
-    return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "axes has %d entries, must have %d", order.size(), src.rank());
+  if (order.size() != src.rank()) return wrong_size("axes", order.size(), src.rank());
   status bad = check_rank("dst", dst, src.rank());
   if (bad)
     all_dims<Src::static_rank>(src.rank(), [&](int32_t d) {
@@ -117,7 +117,8 @@ class Strides {
   [[gnu::noinline]] status fill(const char *name, const X &x, int32_t rank, const int64_t *shape) noexcept {
     const int32_t num_new_dims = rank - x.rank();
     if (num_new_dims < 0)
-      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimensions, must have <= %d", name, x.rank(), rank);
+      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "%s has %d dimension%s, must have <= %d", name, x.rank(),
+                      plural(x.rank()), rank);
     for (int32_t d = 0; d < num_new_dims; ++d) buffer_[d] = 0;
     status bad;
     int64_t stride = 1;

@@ -85,7 +85,7 @@ template <class To, class Src, class Dst>
   check_same_type<Src, Dst>();
   const int32_t rank = src.rank();
   if (rank != 2 && rank != 3)
-    return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "src has %d dimensions, must have 2 or 3", rank);
+    return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "src has %d dimension%s, must have 2 or 3", rank, plural(rank));
   if (const status bad = check_permuted(src, dst, rank == 2 ? axes{1, 0} : axes{0, 2, 1}); !bad) return bad;
   if (const status bad = check_contiguous("src", src); !bad) return bad;
   if (const status bad = check_contiguous("dst", dst); !bad) return bad;
@@ -160,8 +160,8 @@ struct Channels {
       return {};
     }
     if (axis < 0 || axis >= x.rank())
-      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "channel_axis = %d, must be in 0 ... %d: x has %d dimensions",
-                      axis, x.rank() - 1, x.rank());
+      return fault_of(FLOWK_STATUS_INVALID_ARGUMENT, "channel_axis = %d, must be in 0 ... %d: x has %d dimension%s",
+                      axis, x.rank() - 1, x.rank(), plural(x.rank()));
     if (const status bad = check_rank("alpha", alpha, 1); !bad) return bad;
     if (status bad; !check_extent("alpha", alpha, 0, x.shape()[axis], &bad)) return bad;
     outer = x.product(0, axis);

@@ -91,8 +91,8 @@ TEST(wrong_shapes_are_named_and_nothing_is_written) {
   const view x{src.data(), {2, 3}};
   CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {2, 3}}, {1, 0}); }),
             "dst has extent 2 in dimension 0, must be 3"));
-  CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {6}}, {1, 0}); }), "dst has 1 dimensions, must have 2"));
-  CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {3, 2}}, {1}); }), "axes has 1 entries, must have 2"));
+  CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {6}}, {1, 0}); }), "dst has 1 dimension, must have 2"));
+  CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {3, 2}}, {1}); }), "axes has 1 entry, must have 2"));
   CHECK(has(thrown([&] { flowk::permute(x, view{dst.data(), {3, 2}}, {1, 7}); }), "axes[1] = 7"));
   CHECK(has(thrown([&] { flowk::relu(x, view<float>(dst.data(), {2, 2})); }),
             "x has extent 3 in dimension 1, must be 2"));
@@ -100,7 +100,7 @@ TEST(wrong_shapes_are_named_and_nothing_is_written) {
   CHECK(has(thrown([&] { flowk::batch_transpose(x, view{dst.data(), {3, 2}, {1, 3}}); }), "must be contiguous"));
   CHECK(has(thrown([&] { view<float>(dst.data(), std::vector<int>(33)); }), "shape has 33 entries, must have <= 32"));
   CHECK(has(thrown([&] { view<float>(dst.data(), std::vector<int>{2, 3}, std::vector<int>{1}); }),
-            "strides has 1 entries, must have 2"));
+            "strides has 1 entry, must have 2"));
   const flowk::status status = flowk::permute(std::nothrow, x, view{dst.data(), {2, 3}}, {1, 0});
   CHECK(!status && status.code() == FLOWK_STATUS_INVALID_ARGUMENT && has(status.text(), "dst has extent 2"));
   const flowk::status null = flowk::negative(std::nothrow, x, view{static_cast<float*>(nullptr), {2, 3}});

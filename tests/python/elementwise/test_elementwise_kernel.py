@@ -115,7 +115,7 @@ def test_host_arrays_and_wrong_counts_are_a_type_error(host_library: None) -> No
         TypeError, match=r"fused runs on a GPU only, but x is a host array: .*asarray.x. copies it there"
     ):
         kernel(x, x)
-    with pytest.raises(TypeError, match="fused takes 2 inputs, 1 were given"):
+    with pytest.raises(TypeError, match="fused takes 2 inputs, got 1"):
         kernel(x)
     with pytest.raises(TypeError, match="x and y are numbers, one at least must be an array"):
         kernel(1, 2)

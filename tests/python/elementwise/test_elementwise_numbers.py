@@ -231,7 +231,7 @@ def test_other_host_operands_beside_a_gpu_array_are_refused(on_gpu: Any) -> None
     with pytest.raises(TypeError, match="x is a host array and y is on device 0"):
         pyflowk.add(np.ones(1, np.float32), x)
     for call in (lambda: pyflowk.add(x, [1, 2]), lambda: pyflowk.add([1, 2], x)):
-        with pytest.raises(TypeError, match="is a list, which is taken beside NumPy arrays only"):
+        with pytest.raises(TypeError, match="is a list, which is taken with NumPy arrays only"):
             call()
     with pytest.raises(TypeError, match="x is on device 0 and alpha is a host array"):
         pyflowk.prelu(on_gpu(np.ones((2, 3), np.float32)), np.array(0.5, np.float32))

@@ -193,7 +193,7 @@ def test_permute_many_of_tensors_that_torch_sees_is_refused_as_elsewhere() -> No
         pyflowk.permute_many([weight], (1, 0), out=[torch.empty(3, 2)])
     with pytest.raises(ValueError, match=r"xs\[1\] has shape \(2, 2\), must be \(2, 3\) as xs\[0\] has"):
         pyflowk.permute_many([weight, x[:, :2]], (1, 0))
-    with pytest.raises(TypeError, match=r"xs\[1\] is a ndarray, must be a torch.Tensor beside the others"):
+    with pytest.raises(TypeError, match=r"xs\[1\] is a ndarray, must be a torch.Tensor, as the others are"):
         pyflowk.permute_many([weight, x.numpy()], (1, 0))
     with pytest.raises(TypeError, match="stream is given while torch traces or transforms"):
         torch.func.vmap(lambda x: pyflowk.permute_many([x], (1, 0), stream=0)[0])(x[None])
