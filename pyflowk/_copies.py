@@ -40,11 +40,16 @@ def on_copies(
     if inner is None:
         return None
     places = {array: Arg(TEMP, len(inner.temps) + index) for index, array in enumerate(moves)}
-    heading = f"on contiguous copies of {', '.join(name for name, _ in arrays.values())}, by flowk_permute; then"
+    names = ", ".join(name for name, _ in arrays.values())
+    heading = f"on contiguous copies of {names}, by flowk_permute; then"
+    reason = f"{names} {'is' if len(arrays) == 1 else 'are'} copied because the kernel needs contiguous rows"
     steps = [moves[array].step(array, copy, is_read=True) for array, copy in places.items() if array.kind == INPUT]
     steps += [one.moved(places) for one in inner.steps]
     steps += [moves[array].step(copy, array, is_read=False) for array, copy in places.items() if array.kind == OUTPUT]
-    steps[0] = steps[0]._replace(heading="\n".join(filter(None, (heading, steps[0].heading))))
+    first = steps[0]
+    steps[0] = first._replace(
+        heading="\n".join(filter(None, (heading, first.heading))), extra_passes=(reason, *first.extra_passes)
+    )
     temps = (*inner.temps, *(move.num_bytes for move in moves.values()))
     return inner._replace(steps=tuple(steps), temps=temps, keep=(inner.keep, list(moves.values())))
 

@@ -10,9 +10,12 @@ from typing import Any
 
 from ._arguments import shown
 from ._calls.call_path import bind_call
-from ._verdict import verdict
+from ._pipeline import Bound
 
+_SLOW = "  slow because "  # how the library begins a line that says why a plan is slow: TextWriter::add_slow()
 _package: Any = import_module(__package__)
+FRAMEWORKS: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], list[Bound] | None]] = []
+"""Of a framework: the plans of the calls that `op` makes; None if `op` is no function of it."""
 _OPERATORS = sorted(
     name
     for name, module in _package._MODULE_OF.items()
@@ -30,8 +33,9 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
     Parameters
     ----------
     op : function or str
-        A function of pyflowk that takes a stream, or its name; or its form in `pyflowk.jax` or `torch.ops.flowk`, whose
-        arguments are then those of pyflowk's function.
+        A function of pyflowk that takes a stream, or its name; its form in `pyflowk.jax`, with the arguments of
+        pyflowk's function; a module of `pyflowk.torch`, a function of `pyflowk.torch.functional` or an operator of
+        `torch.ops.flowk`, with their own arguments.
     *arguments, **options
         Those of the call itself, `out` included, without `stream`: ``explain(pyflowk.permute, x, axes)`` is the plan of
         ``permute(x, axes)``. Without `out` the plan is for a new contiguous array.
@@ -54,12 +58,23 @@ def explain(op: Callable[..., Any] | str, *arguments: Any, **options: Any) -> st
     >>> print(pyflowk.explain(pyflowk.permute, x, (1, 0)).splitlines()[0])
     aligned_tile: another dimension becomes last, and src and dst are aligned to 16 bytes
     """
-    function = launching_function(op)
     if "stream" in options:
         raise TypeError("explain takes no stream: nothing is launched")
-    bound = bind_call(function, arguments, options)
-    text = bound.explain()
-    return text if text.startswith("nothing to do") else f"{text}verdict: {verdict(bound.program, text)}\n"
+    for plans_of in FRAMEWORKS:
+        plans = plans_of(op, arguments, options)
+        if plans is not None:
+            return "\n".join(map(_text, plans))
+    return _text(bind_call(launching_function(op), arguments, options))
+
+
+def _text(bound: Bound) -> str:
+    """A plan in words, and the verdict."""
+    lines = bound.explain().splitlines()
+    reasons = [f"extra pass: {reason}" for step in bound.program.steps for reason in step.extra_passes]
+    reasons += [line.strip() for line in lines if line.startswith(_SLOW)]
+    if not lines[0].startswith("nothing to do"):
+        lines.append(f"verdict: {'; '.join(dict.fromkeys(reasons)) or 'fast'}")
+    return "".join(f"{line}\n" for line in lines if not line.startswith(_SLOW))
 
 
 def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
@@ -67,14 +82,9 @@ def launching_function(op: Callable[..., Any] | str) -> Callable[..., Any]:
     name: str | None = op if isinstance(op, str) else getattr(op, "__name__", "").partition(".")[0]
     name = _package._ALIASES.get(name, name)
     function: Any = getattr(_package, name) if name is not None and name in _OPERATORS else None
-    if function is None or (not isinstance(op, str) and op is not function and not _is_a_form_of(op)):
+    is_of_jax = str(getattr(op, "__module__", "")).startswith("pyflowk._jax.")
+    if function is None or not (isinstance(op, str) or op is function or is_of_jax):
         similar = get_close_matches(name or "", [*_OPERATORS, *_package._ALIASES], 3)
         hint = f": is it {' or '.join(similar)}?" if similar else ""
         raise ValueError(f"op = {shown(op)}, must be a function of pyflowk that takes a stream, or its name{hint}")
     return function  # type: ignore[no-any-return]
-
-
-def _is_a_form_of(op: Any) -> bool:
-    """Whether this is a function of pyflowk.jax or an operator of torch.ops.flowk."""
-    of_torch = type(op).__module__ == "torch._ops" and str(op).startswith("flowk.")
-    return of_torch or str(getattr(op, "__module__", "")).startswith("pyflowk._jax.")

@@ -79,6 +79,7 @@ class Step(NamedTuple):
     slots         (index, kind, value) of each Arg in `args`
     names         of the arrays for errors, as FlowkError.name_parameters() takes them: `operands`, or `names`
     heading       what explain() writes first
+    extra_passes  what the step reads and writes beyond the operation's own arrays, and why
     is_explained  does explain() write the step's plan?
     kernels       None, or what launches a kernel: then `function` is flowk_functor_plan(), which plans the launch
     """
@@ -88,6 +89,7 @@ class Step(NamedTuple):
     slots: tuple[tuple[int, int, Any], ...]
     names: tuple[str, ...] | dict[str, str]
     heading: str = ""
+    extra_passes: tuple[str, ...] = ()
     is_explained: bool = True
     kernels: Kernels | None = None
 

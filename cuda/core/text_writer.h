@@ -26,6 +26,8 @@ struct TextWriter {
   }
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...);
   void add_list(const int64_t* values, int count);  // (1, 2, 3)
+  // A line that says why the call is slower than a copy, and what to change.
+  void add_slow(const char* reason) { add("  slow because %s\n", reason); }
 };
 
 }  // namespace flowk::core

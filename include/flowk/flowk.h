@@ -189,7 +189,7 @@ FLOWK_API flowk_status flowk_batch_transpose(const void *src, void *dst, int64_t
 
 /**
  * Writes the plan of the same call to flowk_batch_transpose() as text: the kernel, its tile, and why they were chosen.
- * Launches nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
+ * A call that is slower than a copy has a line for each cause, "slow because ...", with what to change. Launches nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
  *
  * `text` receives at most `text_bytes` bytes, including the final NUL, which is always written if text_bytes > 0. A
  * longer text is cut.

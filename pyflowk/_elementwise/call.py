@@ -170,7 +170,8 @@ def _conversion(
     shape, _, dtype = operand
     copy, types = c_int(UnaryOp.COPY.value), [number_type(dtype, name)]
     step = _step(copy, [Arg(INPUT, index)], types, read[index], code, place, (_ZERO, _ZERO), (name,))
-    step = step._replace(heading=f"{name} is converted to {dtype_name(code)} first:")
+    converted = f"{name} is converted to {dtype_name(code)}"
+    step = step._replace(heading=f"{converted} first:", extra_passes=(f"{converted}: pass operands of one type",))
     return step, _new_geometry(tuple(shape), place.order, dtype_like(code, dtype))
 
 

@@ -166,9 +166,8 @@ def moved_axes(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
     """The axes of moveaxis() of an array of `rank` dimensions."""
     sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
     if len(sources) != len(places):
-        raise ValueError(
-            f"source has {count_of(len(sources), 'entry', 'entries')} and destination has {len(places)}, must be as many"
-        )
+        entries = count_of(len(sources), "entry", "entries")
+        raise ValueError(f"source has {entries} and destination has {len(places)}, must be as many")
     order = [axis for axis in range(rank) if axis not in sources]
     for place, axis in sorted(zip(places, sources)):
         order.insert(place, axis)

@@ -134,7 +134,7 @@ class _Backward(Rules):
         moved = tuple(
             torch.zeros_like(one) if (t := tangents[place]) is None else t for place, one in zip(places, given)
         )
-        result, pull = torch.func.vjp(function, *given)
+        result, pull = torch.func.vjp(function, *given)[:2]
         return torch.func.vjp(pull, torch.zeros_like(result))[1](moved)[0]  # type: ignore[no-any-return]
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -29,6 +29,7 @@ is_grad_enabled = torch.is_grad_enabled
 LIBRARY = torch.library.Library("flowk", "FRAGMENT")
 NAMES: list[str] = []
 PARAMETERS: dict[str, dict[str, Any]] = {}  # the defaults of an operator's, by name in the order of its schema
+PATHS: dict[str, CallPath] = {}  # an operator's, with the same parameters
 # The calls of each operator. The dispatcher's take arguments as the schema says; all others take all arguments by
 # position.
 DISPATCHED: dict[str, Callable[..., Tensor]] = {}
@@ -106,7 +107,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     PARAMETERS[name] = {parameter: ast.literal_eval(default or "None") for parameter, default in named}
     names = rules.names = tuple(PARAMETERS[name])
     split = in_python.index("*") if "*" in in_python else len(names)
-    path = _path(name, names, function)
+    path = PATHS[name] = _path(name, names, function)
 
     def dispatched(*arguments: Any) -> Any:
         return by_schema(*arguments[:split], **dict(zip(names[split:], arguments[split:])))

@@ -21,7 +21,8 @@ import pyflowk
 DOCS = ROOT / "docs"
 HEADER = (ROOT / "include" / "flowk" / "flowk.h").read_text()
 C_FUNCTIONS = re.findall(r"^FLOWK_API [^;(]*?(flowk_\w+)\(", HEADER, re.MULTILINE)
-FRAMEWORKS = {"pyflowk.torch": "torch", "pyflowk.jax": "jax", "pyflowk.distributed": "torch"}
+OF_TORCH = ("pyflowk.torch", "pyflowk.torch.functional", "pyflowk.distributed")
+FRAMEWORKS = {**dict.fromkeys(OF_TORCH, "torch"), "pyflowk.jax": "jax"}
 MODULES = {name: FRAMEWORKS.get(name) for name in ("pyflowk", "pyflowk.memory", *FRAMEWORKS) if find_spec(name)}
 
 
@@ -110,12 +111,13 @@ def test_modules_of_pytorch_show_their_constructors(site: Path) -> None:
 
 def test_the_search_finds_functions_other_names_sections_and_c_functions(site: Path) -> None:
     index = (site / "search.js").read_text()
+    assert len(index) < 500_000
     for name in (*pyflowk.__all__, *C_FUNCTIONS, "Recipes: Packed documents"):
         assert f'"fullname": "{"" if " " in name or name in C_FUNCTIONS else "pyflowk."}{name}"' in index, name
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert text.count('<input type="search"') == 1 and 'button.className = "copy"' in text
-        assert f'script.src = "{"../" * (page.parent != site)}search.js"' in text
+        assert f'script.src = "{"../" * (len(page.relative_to(site).parts) - 1)}search.js"' in text
 
 
 def test_every_c_function_is_on_its_page_with_its_declaration_and_text(site: Path) -> None:

@@ -52,9 +52,77 @@ def test_functions_of_jax_are_explained() -> None:
     assert pyflowk.explain(of_jax.permute, SCORES, (0, 2, 1, 3)) == expected
 
 
-def test_operators_of_torch_are_explained() -> None:
+def torch_modules() -> dict[str, Any]:
+    """A call for explain() by PyTorch's name, and the same call of a function of pyflowk."""
     torch = pytest.importorskip("torch")
-    importlib.import_module("pyflowk.torch")
-    expected = pyflowk.explain(pyflowk.relu, SCORES)
-    for operator in (torch.ops.flowk.relu, torch.ops.flowk.relu.default):
-        assert pyflowk.explain(operator, SCORES) == expected
+    of_torch = importlib.import_module("pyflowk.torch")
+    functional, operators = of_torch.functional, torch.ops.flowk
+    x, lengths = torch.ones(4, 8, 64), torch.full((4, 8), 9)
+    moved, targets = x.movedim(1, -1), torch.zeros(4, 8, dtype=torch.int64)
+    alpha = torch.full((8,), 0.25)
+
+    class Derived(of_torch.ReLU):
+        pass
+
+    return {
+        "GELU": ((of_torch.GELU(), x), (pyflowk.gelu, x)),
+        "GELU tanh": ((of_torch.GELU("tanh"), x), (pyflowk.gelu, x, "tanh")),
+        "ReLU": ((of_torch.ReLU(inplace=True), x), (pyflowk.relu, x)),
+        "a class of its own": ((Derived(), x[:, 1:]), (pyflowk.relu, x[:, 1:])),
+        "LeakyReLU": ((of_torch.LeakyReLU(0.2), x), (pyflowk.leaky_relu, x, 0.2)),
+        "ELU": ((of_torch.ELU(), x), (pyflowk.elu, x)),
+        "SiLU": ((of_torch.SiLU(), x), (pyflowk.silu, x)),
+        "Sigmoid": ((of_torch.Sigmoid(), x), (pyflowk.sigmoid, x)),
+        "PReLU": ((of_torch.PReLU(8), x), (pyflowk.prelu, x, alpha)),
+        "Softmax": ((of_torch.Softmax(1), x), (pyflowk.softmax, moved)),
+        "LogSoftmax": ((of_torch.LogSoftmax(-1), x), (pyflowk.log_softmax, x)),
+        "MaskedSoftmax": (
+            (of_torch.MaskedSoftmax(causal=True, scale=0.5), x, {"lengths": lengths}),
+            (pyflowk.masked_softmax, x, {"lengths": lengths, "causal": True, "scale": 0.5}),
+        ),
+        "CrossEntropyLoss": (
+            (of_torch.CrossEntropyLoss(label_smoothing=0.1), x.mT, targets),
+            (pyflowk.cross_entropy, x, targets, {"label_smoothing": 0.1}),
+        ),
+        "a function": ((functional.gelu, x, "tanh"), (pyflowk.gelu, x, "tanh")),
+        "a function along another dimension": ((functional.softmax, x, {"dim": 1}), (pyflowk.softmax, moved)),
+        "an operator": ((operators.relu, x), (pyflowk.relu, x)),
+        "an overload": ((operators.relu.default, x), (pyflowk.relu, x)),
+        "an operator of another name": ((operators.gelu_tanh, x), (pyflowk.gelu, x, "tanh")),
+        "an operator with options": (
+            (operators.masked_softmax, x, {"causal": True, "out": x}),
+            (pyflowk.masked_softmax, x, {"causal": True, "out": x}),
+        ),
+        "NumPy's array": ((operators.relu, SCORES), (pyflowk.relu, SCORES)),
+    }
+
+
+def explained(call: tuple[Any, ...]) -> str:
+    *arguments, last = call
+    return pyflowk.explain(*arguments, **last) if isinstance(last, dict) else pyflowk.explain(*call)
+
+
+def test_what_pyflowk_has_for_torch_is_explained_as_the_function_that_it_calls() -> None:
+    for name, (of_torch, of_pyflowk) in torch_modules().items():
+        assert explained(of_torch) == explained(of_pyflowk), name
+
+
+def test_explain_runs_no_part_of_a_module() -> None:
+    torch = pytest.importorskip("torch")
+    of_torch = importlib.import_module("pyflowk.torch")
+    x = torch.full((4, 8), -1.0)
+    pyflowk.explain(of_torch.ReLU(inplace=True), x)
+    assert (x == -1).all()
+    trained = torch.full((4, 8), -1.0, requires_grad=True)
+    pyflowk.explain(of_torch.CrossEntropyLoss(in_place=True), trained, torch.zeros(4, dtype=torch.int64))
+    assert (trained == -1).all()
+
+
+def test_what_calls_no_operator_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    operators = importlib.import_module("pyflowk.torch") and torch.ops.flowk
+    for op in (torch.nn.GELU(), torch.nn.functional.gelu, torch.ops.aten.relu):
+        with pytest.raises(ValueError, match="must be a function of pyflowk"):
+            pyflowk.explain(op, torch.ones(3))
+    with pytest.raises(RuntimeError, match="expected at most 1 argument"):
+        pyflowk.explain(operators.relu, torch.ones(3), 1)

@@ -65,6 +65,15 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
       plan.mechanism);
   writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements, packs_per_thread,
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
+  const auto has = [&](ElementwiseAccess access) {
+    int k = 0;
+    while (k < request.shape.num_operands && plan.operand(k).access != access) ++k;
+    return k < request.shape.num_operands;
+  };
+  if (has(ElementwiseAccess::gather))
+    writer.add_slow("the last dimension of an operand has another stride than 1: pass a contiguous one");
+  if (has(ElementwiseAccess::shifted))
+    writer.add_slow("an operand, or a row of it, does not begin at a multiple of 16 bytes: align it");
 }
 
 }  // namespace flowk::elementwise

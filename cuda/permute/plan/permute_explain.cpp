@@ -19,6 +19,16 @@ constexpr const char* reasons[num_permute_kernels] = {
     "a few planes become pixels, or pixels planes, and src and dst are aligned to 16 bytes",
 };
 
+const char* slow_reason(PermuteKernel kernel) {
+  switch (kernel) {
+    case PermuteKernel::byte_tile:
+      return "rows of single bytes do not begin at multiples of 16: pad the last dimension to a multiple of 16";
+    case PermuteKernel::strided_tile:
+      return "no dimension of the source or of the result has stride 1: copy the slice once";
+    default: return nullptr;
+  }
+}
+
 // What the mechanisms with tiles have in common, and what some of them have.
 template <class Params>
 void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes, TextWriter* writer) {
@@ -91,6 +101,7 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
   if (plan.measured.measured_us > 0)
     writer.add("  measured: %.2f us; the plan that the model chooses: %.2f us\n", plan.measured.measured_us,
                plan.measured.modelled_us);
+  if (const char* reason = slow_reason(plan.kernel())) writer.add_slow(reason);
 }
 
 }  // namespace flowk::permute

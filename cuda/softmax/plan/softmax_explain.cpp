@@ -30,6 +30,14 @@ const char* reason(const SoftmaxPlan& plan) {
   return "";
 }
 
+const char* slow_reason(SoftmaxKernel kernel) {
+  switch (kernel) {
+    case SoftmaxKernel::split_row: return "few rows for the GPU: more rows per call run faster";
+    case SoftmaxKernel::two_pass_row: return "rows that no block holds are read twice: shorter rows run faster";
+    default: return nullptr;
+  }
+}
+
 struct MechanismText {
   TextWriter& writer;
 
@@ -76,6 +84,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
              static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
   if (config.resident_blocks > 0)
     writer.add("  at most %d blocks per multiprocessor at a time\n", config.resident_blocks);
+  if (const char* slow = slow_reason(config.kernel())) writer.add_slow(slow);
 }
 
 }  // namespace flowk::softmax

@@ -6,12 +6,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from invented_run import invented_run
 from source_tree import ROOT, tool_at
 
 results = tool_at("bench/results.py")
+
+
+def rows() -> list[dict[str, Any]]:
+    return json.loads((ROOT / "bench" / "results" / "rows.json").read_text())["rows"]
 
 
 def table_of(text: str) -> str:
@@ -27,6 +32,19 @@ def test_readme_and_results_agree() -> None:
     chosen = set(results.speed_table(run["rows"], results.CHOSEN).splitlines())
     assert len(chosen) == len(results.CHOSEN) + 2 and chosen <= set(page.splitlines())
     assert (ROOT / "bench" / "results" / "overview.svg").exists()
+
+
+def test_readme_s_first_sentence_has_the_figures_of_its_table() -> None:
+    readme = (ROOT / "README.md").read_text()
+    times = {
+        line.work: f"{results.compared(results.fractions_of(line, rows()), 'torch').faster:.1f}"
+        for line in results.TASKS
+    }
+    first = " ".join(readme.partition("\n\n")[2].partition("\n\n")[0].split())
+    permute, gradients = times[results.TASKS[0].work], times["the gradients of PReLU"]
+    mask = min(float(times[f"softmax with a {work}"]) for work in ("dense mask", "length per row"))
+    assert f"transposes run {permute} times as fast as PyTorch's, softmax with a mask {int(mask)} times" in first
+    assert first.endswith(f"the gradients of PReLU {gradients} times.")
 
 
 def test_every_line_of_the_table_has_a_set_of_the_results() -> None:

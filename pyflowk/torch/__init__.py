@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._native.operator_table import OF_MEMORY
-from ._operators.cross_entropy import cross_entropy, cross_entropy_backward
-from ._operators.softmax import masked_softmax
-from ._operators.softmax_arguments import OF_MASK
-from ._torch import functional as functional
-from ._torch import gate as _gate
-from ._torch import operators as _operators
+from .._native.operator_table import OF_MEMORY
+from .._operators.cross_entropy import cross_entropy, cross_entropy_backward
+from .._operators.softmax import masked_softmax
+from .._operators.softmax_arguments import OF_MASK
+from .._torch import gate as _gate
+from .._torch import operators as _operators
+from . import functional as functional
 
 __all__ = [
     *("CrossEntropyLoss", "ELU", "GELU", "LeakyReLU", "LogSoftmax", "MaskedSoftmax", "PReLU", "ReLU", "SiLU"),

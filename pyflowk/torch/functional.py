@@ -18,49 +18,50 @@ __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "prelu", "relu", "sigmoid
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """torch.nn.functional.relu."""
+    """As torch.nn.functional.relu, by `pyflowk.relu`."""
     return _activation(functions.relu, of_torch.relu, input, inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """torch.nn.functional.leaky_relu."""
+    """As torch.nn.functional.leaky_relu, by `pyflowk.leaky_relu`."""
     return _activation(with_parameters.leaky_relu, of_torch.leaky_relu, input, inplace, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """torch.nn.functional.elu."""
+    """As torch.nn.functional.elu, by `pyflowk.elu`."""
     return _activation(with_parameters.elu, of_torch.elu, input, inplace, alpha)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """torch.nn.functional.silu."""
+    """As torch.nn.functional.silu, by `pyflowk.silu`."""
     return _activation(functions.silu, of_torch.silu, input, inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """torch.nn.functional.gelu."""
+    """As torch.nn.functional.gelu, by `pyflowk.gelu`."""
     if input.is_meta:
         return of_torch.gelu(input, approximate=approximate)
     return with_parameters.gelu(input, approximate)
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """torch.nn.functional.sigmoid."""
+    """As torch.nn.functional.sigmoid, by `pyflowk.sigmoid`."""
     return torch.sigmoid(input) if input.is_meta else functions.sigmoid(input)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """torch.nn.functional.prelu; the channels are dimension 1."""
+    """As torch.nn.functional.prelu, by `pyflowk.prelu`; the channels are dimension 1."""
     return of_torch.prelu(input, weight) if input.is_meta else _prelu.prelu(input, weight)
 
 
 def softmax(input: Tensor, dim: int | None = None, *, dtype: torch.dtype | None = None) -> Tensor:
-    """torch.nn.functional.softmax. The last dimension is the fast one; another is moved there and back, as a view."""
+    """As torch.nn.functional.softmax, by `pyflowk.softmax`. The last dimension is the fast one; another is moved there
+    and back, as a view."""
     return _along(_softmax.softmax, of_torch.softmax, input, dim, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, *, dtype: torch.dtype | None = None) -> Tensor:
-    """torch.nn.functional.log_softmax, as `softmax`."""
+    """As torch.nn.functional.log_softmax; the last dimension is the fast one, as for `softmax`."""
     return _along(_softmax.log_softmax, of_torch.log_softmax, input, dim, dtype)
 
 
