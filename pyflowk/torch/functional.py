@@ -61,7 +61,7 @@ def softmax(input: Tensor, dim: int | None = None, *, dtype: torch.dtype | None 
 
 
 def log_softmax(input: Tensor, dim: int | None = None, *, dtype: torch.dtype | None = None) -> Tensor:
-    """As torch.nn.functional.log_softmax; the last dimension is the fast one, as for `softmax`."""
+    """As torch.nn.functional.log_softmax, by `pyflowk.log_softmax`; `dim` as in `softmax`."""
     return _along(_softmax.log_softmax, of_torch.log_softmax, input, dim, dtype)
 
 
