@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from . import __version__, _linking
 from ._commands.demo import run_demo
@@ -24,6 +25,16 @@ DESCRIPTION = (
     "The commands check an installation; the options print what a C or C++ program needs: "
     "cc main.c $(python -m pyflowk --cflags --libs)"
 )
+INFO_EXAMPLES = """examples:
+  python -m pyflowk info
+  FLOWK_LIBRARY=build/cuda python -m pyflowk info     which libraries this setting finds
+"""
+DEMO = "Permutes real arrays, checks each against NumPy, and shows its speed on a GPU."
+DEMO_EXAMPLES = """examples:
+  python -m pyflowk demo
+  python -m pyflowk demo --verbose                    with the plan of each call
+  FLOWK_LIBRARY=simt python -m pyflowk demo           on the CPU, whatever is installed
+"""
 EXAMPLES = """examples:
   python -m pyflowk                                   what is installed, and what is missing
   python -m pyflowk demo --verbose                    four permutes, checked, with their plans
@@ -59,8 +70,10 @@ def _run() -> int:
     printed.add_argument("--cmakedir", action="store_true", help="the folder for -Dflowk_DIR=")
     printed.add_argument("--pkgconfigdir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("info", help="what is installed, what is found, and what is missing")
-    demo = commands.add_parser("demo", help="permute real arrays, check each against NumPy, show its speed")
+    raw: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+    info_text, demo_text = "what is installed, what is found, and what is missing", "four permutes, checked and timed"
+    commands.add_parser("info", help=info_text, description=info_text, epilog=INFO_EXAMPLES, **raw)
+    demo = commands.add_parser("demo", help=demo_text, description=DEMO, epilog=DEMO_EXAMPLES, **raw)
     demo.add_argument("--verbose", action="store_true", help="the plan of each call too")
     bench_parser = commands.add_parser("bench", help="speed on this GPU, relative to a copy and to other libraries")
     tune_parser = commands.add_parser("tune", help="measure the plans of permutes and keep the fastest in a file")

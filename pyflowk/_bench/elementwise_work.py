@@ -16,7 +16,7 @@ from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
 from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
 from .measure import log_uniform
-from .tensors import BYTES, FLOATS, NAMES, Array, Tensor, checked_kinds, extents_of, longs
+from .tensors import BYTES, FLOATS, NAMES, Array, CaseError, Tensor, checked_kinds, extents_of, longs
 from .work import Work, by
 
 SETS = {
@@ -191,10 +191,10 @@ def case_of_words(words: list[str]) -> Case:
     op, types, *shapes = words
     checked_kinds(*types.split(","))
     if op not in _BY_NAME:
-        raise ValueError(f"op = {op!r}, must be one of {', '.join(_BY_NAME)}")
+        raise CaseError(f"op = {op!r}, must be one of {', '.join(_BY_NAME)}")
     num_inputs = _ARITIES[type(_BY_NAME[op])][1]
     if types.count(",") not in (0, num_inputs) or len(shapes) not in (1, num_inputs + 1):
-        raise ValueError(f"{op} takes {num_inputs + 1} types and {num_inputs} shapes of inputs, or none")
+        raise CaseError(f"{op} takes {num_inputs + 1} types and {num_inputs} shapes of inputs, or none")
     shape, *inputs = map(extents_of, shapes)
     return _case(op, types, shape, inputs or None, name=op)
 

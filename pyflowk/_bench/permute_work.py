@@ -16,7 +16,7 @@ import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
 from .measure import log_uniform
-from .tensors import BYTES, NAMES, Array, Tensor, checked_kinds, extents_of
+from .tensors import BYTES, NAMES, Array, CaseError, Tensor, checked_kinds, extents_of
 from .work import Work, by, geometry, permute_arguments
 
 SETS = {
@@ -77,7 +77,10 @@ def case_of_words(words: list[str]) -> dict[str, Any]:
     types, shape, axes, *scale = (word for word in words if "=" not in word)
     kind, _, out_kind = types.partition(">")
     checked_kinds(kind, out_kind or kind)
-    row = ("case", list(extents_of(shape)), [int(word) for word in axes.split(",")], kind)
+    extents = extents_of(shape)
+    if sorted(axes.split(",")) != sorted(map(str, range(len(extents)))):
+        raise CaseError(f"axes = {axes!r}, must name each of 0 ... {len(extents) - 1} once")
+    row = ("case", list(extents), [int(word) for word in axes.split(",")], kind)
     converted = {"out_kind": out_kind, "scale": float(scale[0]) if scale else 1.0} if out_kind else {}
     return dict(zip(COLUMNS, row)) | converted | layouts
 
@@ -85,7 +88,7 @@ def case_of_words(words: list[str]) -> dict[str, Any]:
 def _parts_of(word: str) -> tuple[str, str, str]:
     end, equals, text = word.partition("=")
     if equals and end not in ("src", "out"):
-        raise ValueError(f"{word!r} must begin with src= or out=")
+        raise CaseError(f"{word!r} must begin with src= or out=")
     return end, equals, text
 
 

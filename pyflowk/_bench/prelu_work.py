@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .measure import log_uniform
-from .tensors import BYTES, Array, Tensor, checked_kinds, extents_of
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of
 from .work import Work, by
 
 SETS = {
@@ -82,7 +82,7 @@ def case_of_words(words: list[str]) -> Case:
     checked_kinds(kind)
     extents = extents_of(shape)
     if len(extents) != 4 or set(rest) - {*LAYOUTS, "forward", "backward"}:
-        raise ValueError("a case of prelu is TYPE NxCxHxW [nchw|nhwc] [forward|backward]")
+        raise CaseError("a case of prelu is TYPE NxCxHxW [nchw|nhwc] [forward|backward]")
     direction = "backward" if "backward" in rest else "forward"
     return {"layout": "nhwc" if "nhwc" in rest else "nchw", "shape": extents, "kind": kind, "direction": direction}
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._native.abi import SoftmaxMask
 from .measure import log_uniform
-from .tensors import BYTES, Array, Tensor, checked_kinds, extents_of, longs
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of, longs
 from .work import Work, by
 
 SETS = {
@@ -156,7 +156,7 @@ def case_of_words(words: list[str]) -> Case:
     checked_kinds(types, among=TYPES)
     extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS))
     if kind not in kinds or len(extents) > 4:
-        raise ValueError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
+        raise CaseError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
     return _case(kind, types, extents)
 
 

@@ -36,6 +36,24 @@ KINDS = {code: kind for kind, code in TYPES.items()}
 FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
 
 
+class CaseError(ValueError):
+    """Which word of a case on the command line is wrong."""
+
+
+def form_of(work: Any) -> str:
+    """How a case is written; `work` is an operator's module."""
+    return (work.case_of_words.__doc__ or "").rstrip(".").replace("`", "")
+
+
+def case_of(words: str, work: Any, op: str) -> dict[str, Any]:
+    """The case of `op` on the command line, as the operator's module `work` has it; ValueError if it is none."""
+    try:
+        return work.case_of_words(words_of(words))  # type: ignore[no-any-return]
+    except (ValueError, KeyError) as error:
+        reason = f" ({error})" if isinstance(error, CaseError) else ""
+        raise ValueError(f"{words!r} is no case; {op} takes {form_of(work)}{reason}") from error
+
+
 def words_of(case: str) -> list[str]:
     """The words of a case on the command line, with f16 for float16, and so on for every type."""
 
@@ -50,12 +68,14 @@ def checked_kinds(*kinds: str, among: Collection[str] = TYPES) -> tuple[str, ...
     """The types of a case on the command line; ValueError for others."""
     for kind in kinds:
         if kind not in among:
-            raise ValueError(f"type = {kind!r}, must be one of {', '.join(among)}")
+            raise CaseError(f"type = {kind!r}, must be one of {', '.join(among)}")
     return kinds
 
 
 def extents_of(word: str) -> tuple[int, ...]:
     """The shape of a case on the command line: 3x5x7."""
+    if not re.fullmatch(r"\d+(x\d+)*", word):
+        raise CaseError(f"shape = {word!r}, must be integers with x between them")
     return tuple(int(extent) for extent in word.split("x"))
 
 

@@ -18,7 +18,7 @@ from .._bench.machine import Machine
 from .._bench.measure import SLOWER, Row, case_key, slowdowns, summaries, without_folders
 from .._bench.rivals import RIVALS, is_installed
 from .._bench.runner import OPERATORS, ROUNDS, Case, run_cases
-from .._bench.tensors import words_of
+from .._bench.tensors import case_of, form_of
 from .._native import driver, library
 from .._native.abi import Status
 from .._native.errors import FlowkError
@@ -67,13 +67,8 @@ def _description() -> str:
     for op, (module, _) in OPERATORS.items():
         lines += [f"  {op:12} {name:32} {text}" for name, text in module.SETS.items()]
     lines += ["", "A case on the line:"]
-    lines += [f"  {op:12} {_form(op)}" for op in OPERATORS]
+    lines += [f"  {op:12} {form_of(module)}" for op, (module, _) in OPERATORS.items()]
     return "\n".join(lines)
-
-
-def _form(op: str) -> str:
-    """How a case of an operator is written."""
-    return (OPERATORS[op][0].case_of_words.__doc__ or "").rstrip(".").replace("`", "")
 
 
 def run_bench(options: argparse.Namespace, machine: Any = None) -> int:
@@ -165,10 +160,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
             raise ValueError(f"a case begins with one of {', '.join(OPERATORS)}, not with {op!r}")
         if not words:
             return list(_cases_of_set(options.set, (op,), rivals))
-        try:
-            return [Case(op, "case", OPERATORS[op][0].case_of_words(words_of(" ".join(words))), rivals)]
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{' '.join(words)!r} is no case; {op} takes {_form(op)} ({error})") from error
+        return [Case(op, "case", case_of(" ".join(words), OPERATORS[op][0], op), rivals)]
     operators = _chosen("--op", options.op, OPERATORS)
     found: list[Case] = []
     for name in options.set.split(","):

@@ -13,7 +13,7 @@ import numpy as np
 from .._arrays.creation import zeros
 from .._arrays.dtypes import numpy_dtype
 from .._bench import permute_work
-from .._bench.tensors import NAMES, layout, words_of
+from .._bench.tensors import NAMES, case_of, layout
 from .._devices import is_available
 from .._operators.permute import permute
 from .._tuning import load_plans, save_plans, tune
@@ -47,7 +47,7 @@ def run_tune(given: argparse.Namespace) -> int:
     cases = [*given.cases, *(given.from_log.read_text().splitlines() if given.from_log else ())]
     if not cases:
         raise ValueError("there is no case: name one, or a log that has one")
-    parsed = {words: _parsed(words) for words in cases}
+    parsed = {words: case_of(words, permute_work, "permute") for words in cases}
     if given.plans.exists():
         loaded, ignored = load_plans(given.plans)
         print(f"{given.plans}: {loaded} plans, {ignored} of another GPU or version")
@@ -58,13 +58,6 @@ def run_tune(given: argparse.Namespace) -> int:
         print(f"{words}: {modelled:.2f} us by the model, {measured:.2f} us measured", flush=True)
         save_plans(given.plans)
     return 0
-
-
-def _parsed(words: str) -> dict[str, Any]:
-    try:
-        return permute_work.case_of_words(words_of(words))
-    except ValueError as error:
-        raise ValueError(f"{words!r} is no case ({error})") from error
 
 
 def _tuned(case: dict[str, Any], max_trials: int) -> tuple[float, float]:

@@ -156,6 +156,13 @@ def test_info_says_what_is_missing() -> None:
         assert f"\n{label}" in "\n" + result.stdout
 
 
+@pytest.mark.parametrize("command", ["", "info", "demo", "bench", "tune"])
+def test_each_help_ends_with_examples(command: str) -> None:
+    text = run_command(*filter(None, (command, "--help"))).stdout
+    examples = text.partition("\nexamples:\n")[2].splitlines()
+    assert examples and all("pyflowk" in line for line in examples)
+
+
 def test_without_a_command_it_is_info() -> None:
     assert run_command().stdout == run_command("info").stdout != ""
 

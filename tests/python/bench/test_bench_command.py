@@ -177,6 +177,16 @@ def test_a_wrong_result_fails(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "text"),
     [
         (["permute", "f99", "3x4", "1,0"], "f99"),
+        (
+            ["permute", "f32", "3x4", "1,2"],
+            r"^'f32 3x4 1,2' is no case; .* \(axes = '1,2', must name each of 0 ... 1 once\)$",
+        ),
+        (["permute", "f32", "3x-4", "1,0"], r"\(shape = '3x-4', must be integers with x between them\)$"),
+        (["permute", "f32", "3x4"], r"^'f32 3x4' is no case; permute takes f16 32x512x16x64 0,2,1,3, or [^()]*$"),
+        (
+            ["softmax", "f32", "3x4"],
+            r"^'f32 3x4' is no case; softmax takes KIND TYPE BxHxQxK or KIND TYPE ROWSxCOLUMNS$",
+        ),
         (["prelu", "f32", "3x4"], "NxCxHxW"),
         (["transpose", "f32"], "begins with one of"),
         (["elementwise", "nothing", "f32", "3"], "must be one of"),
