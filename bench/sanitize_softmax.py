@@ -27,7 +27,7 @@ from sanitizing import Memory, code_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/softmax"))
 from softmax_calls import gradients_of
-from softmax_cases import TABLE, TableCase
+from softmax_cases import TABLE, SoftmaxCase, TableCase
 from softmax_reference import assert_within, backward_reference, inputs_of, row_strides, softmax_reference, unmasked
 
 from pyflowk._native import abi as _abi
@@ -41,6 +41,13 @@ def strides_over(shape: tuple[int, ...], of: tuple[int, ...]) -> ctypes.Array:
     return (ctypes.c_int64 * len(shape))(*[0] * (len(shape) - len(of)), *strides)
 
 
+def in_memory(values: np.ndarray, case: SoftmaxCase) -> tuple[np.ndarray, ctypes.Array]:
+    """An array of the case's shape as it lies in memory, and its strides in elements."""
+    strides = row_strides(case.shape, 1, 0, case.strided)
+    order = sorted(range(values.ndim), key=lambda d: -strides[d])
+    return values.transpose(order), (ctypes.c_int64 * values.ndim)(*strides)
+
+
 def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     """Runs a case unless its clusters have more than max_blocks blocks, checks the result and returns the plan."""
     case = row.case
@@ -49,7 +56,8 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     if row.backward:
         host = host._replace(mask=None, bias=None)
         inputs, in_dtype, out_dtype = list(gradients_of(case, host)), out_dtype, in_dtype
-    memories = [Memory(values, case.x_lead * values.itemsize) for values in inputs]
+    layout = in_memory(inputs[0], case)[1]
+    memories = [Memory(in_memory(values, case)[0], case.x_lead * values.itemsize) for values in inputs]
     mask = _abi.SoftmaxMask(struct_bytes=ctypes.sizeof(_abi.SoftmaxMask), causal=case.causal, window=case.window or 0)
     strides = []
     for name, values in (("dense", host.mask), ("lengths", host.lengths), ("bias", host.bias)):
@@ -61,11 +69,11 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     mask.lengths_dtype, mask.bias_dtype = code_of(case.lengths_dtype), code_of(case.dtype)
     mask.lengths_from_right = case.lengths_from_right
     nan = np.full(case.shape, np.nan, out_dtype)
-    out = Memory(nan, case.out_lead * nan.itemsize)
-    tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, None)]
+    out = Memory(in_memory(nan, case)[0], case.out_lead * nan.itemsize)
+    tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, layout)]
     shape = (ctypes.c_int64 * len(case.shape))(*case.shape)
-    sizes = (len(shape), shape, case.scale, ctypes.addressof(mask), int(case.log))
-    arguments = (*tensors, code_of(in_dtype), out.pointer, None, code_of(out_dtype), *sizes)
+    sizes = (len(shape), shape, case.scale, None if case.strided else ctypes.addressof(mask), int(case.log))
+    arguments = (*tensors, code_of(in_dtype), out.pointer, layout, code_of(out_dtype), *sizes)
     text = ctypes.create_string_buffer(2048)
     function = "flowk_masked_softmax_backward" if row.backward else "flowk_masked_softmax"
     statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]
@@ -76,7 +84,8 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     if any(statuses):
         raise RuntimeError(library.flowk_last_error())
     sanitizing.synchronize()
-    actual = out.fetch()
+    flat = out.fetch().reshape(-1)
+    actual = np.lib.stride_tricks.as_strided(flat, case.shape, [stride * flat.itemsize for stride in layout])
     for memory in memories:
         memory.fetch()
     if len(statuses) == 1:

@@ -59,6 +59,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
       case SoftmaxKernel::split_row: return SplitRow{count, rows_per_launch};
       case SoftmaxKernel::persistent_rows: return PersistentRows{count};
       case SoftmaxKernel::framed_rows: return FramedRows{};
+      case SoftmaxKernel::strided_rows: return StridedRows{};
       case SoftmaxKernel::two_pass_row: break;
     }
     return TwoPassRow{};

@@ -24,7 +24,7 @@ from pyflowk._bench import tensors
 
 KERNELS = [
     "row_in_registers", "row_in_shared", "staged_rows", "two_pass_row", "rows_by_vectors", "rows_in_lanes", "split_row",
-    "persistent_rows", "framed_rows",
+    "persistent_rows", "framed_rows", "strided_rows",
 ]  # fmt: skip
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)

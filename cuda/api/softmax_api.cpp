@@ -68,16 +68,23 @@ Status check_flag(const char* parameter, int32_t value) {
   return {};
 }
 
-// A tensor of the first `rank` extents of `shape`; if it has rows, its last stride is 1.
+// A tensor of the first `rank` extents of `shape`. Its last stride is 1 if it has_rows, which a mask asks for.
 Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, bool has_rows, Layout* layout) {
   *layout = layout_of(rank, shape, operand.strides);
   if (has_rows && layout->extents[rank - 1] == 1) layout->strides[rank - 1] = 1;
   if (has_rows && layout->strides[rank - 1] != 1)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s_strides[%d] = %lld, must be 1: a row is contiguous",
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s_strides[%d] = %lld, must be 1 beside a mask: a row is contiguous",
                            operand.name, rank - 1, static_cast<long long>(layout->strides[rank - 1]));
   const DtypeInfo dtype = dtype_info(operand.dtype);
   FLOWK_RETURN_IF_ERROR(check_size(operand.name, *layout, dtype.element_bytes));
   return check_pointer(operand.name, operand.pointer, dtype);
+}
+
+// The columns of x, out and y may lie apart.
+void put_columns(SoftmaxRequest* request, SoftmaxOperand operand, const Layout& layout, int64_t element_bytes) {
+  const int64_t stride = request->columns == 1 ? 1 : layout.strides[request->rank];
+  request->has_strided_columns |= stride != 1;
+  request->column_strides[operand] = stride * element_bytes;
 }
 
 void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* pointer, const Layout& layout,
@@ -181,9 +188,10 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   if (*is_empty) return {};
 
   Layout x, y, out;
-  FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, true, &x));
-  if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.y, rank, arguments.shape, true, &y));
-  FLOWK_RETURN_IF_ERROR(make_layout(arguments.out, rank, arguments.shape, true, &out));
+  const bool has_rows = arguments.mask != nullptr;
+  FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, has_rows, &x));
+  if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.y, rank, arguments.shape, has_rows, &y));
+  FLOWK_RETURN_IF_ERROR(make_layout(arguments.out, rank, arguments.shape, has_rows, &out));
   FLOWK_RETURN_IF_ERROR(check_no_self_overlap(arguments.out.name, out));
   FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.x, x, arguments.out, out));
   if (arguments.backward) FLOWK_RETURN_IF_ERROR(check_same_or_apart(arguments.y, y, arguments.out, out));
@@ -201,7 +209,12 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   const int64_t in_bytes = dtype_info(arguments.x.dtype).element_bytes;
   put_operand(request, softmax_x, arguments.x.pointer, x, in_bytes);
   put_operand(request, softmax_out, arguments.out.pointer, out, dtype_info(arguments.out.dtype).element_bytes);
-  if (arguments.backward) put_operand(request, softmax_bias_or_y, arguments.y.pointer, y, in_bytes);
+  put_columns(request, softmax_x, x, in_bytes);
+  put_columns(request, softmax_out, out, dtype_info(arguments.out.dtype).element_bytes);
+  if (arguments.backward) {
+    put_operand(request, softmax_bias_or_y, arguments.y.pointer, y, in_bytes);
+    put_columns(request, softmax_bias_or_y, y, in_bytes);
+  }
   if (arguments.mask == nullptr) return {};
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
   return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);

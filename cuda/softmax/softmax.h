@@ -28,6 +28,9 @@ struct SoftmaxRequest {
   int64_t extents[max_rank];
   int64_t strides[num_softmax_operands][max_rank];
   int64_t columns = 0;
+  // Bytes from column to column of x, out, and y of a gradient, if they are not all neighbours; then there is no mask.
+  bool has_strided_columns = false;
+  int64_t column_strides[softmax_bias_or_y + 1] = {};
   double scale = 1;
   int32_t lengths_bytes = 0;  // of one length, 4 or 8
   bool lengths_from_right = false;
@@ -38,7 +41,7 @@ struct SoftmaxRequest {
 };
 
 using SoftmaxMechanism = std::variant<RowInRegisters, RowInShared, StagedRows, TwoPassRow, RowsByVectors, RowsInLanes,
-                                      SplitRow, PersistentRows, FramedRows>;
+                                      SplitRow, PersistentRows, FramedRows, StridedRows>;
 
 // SoftmaxKernel numbers the alternatives.
 static_assert(names_mechanism<SoftmaxKernel::row_in_registers, RowInRegisters, SoftmaxMechanism>);
@@ -50,6 +53,7 @@ static_assert(names_mechanism<SoftmaxKernel::rows_in_lanes, RowsInLanes, Softmax
 static_assert(names_mechanism<SoftmaxKernel::split_row, SplitRow, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::persistent_rows, PersistentRows, SoftmaxMechanism>);
 static_assert(names_mechanism<SoftmaxKernel::framed_rows, FramedRows, SoftmaxMechanism>);
+static_assert(names_mechanism<SoftmaxKernel::strided_rows, StridedRows, SoftmaxMechanism>);
 const char* softmax_kernel_name(SoftmaxKernel kernel);
 
 // How a row is spread over threads.

@@ -21,6 +21,7 @@ enum class SoftmaxKernel : int32_t {
   split_row,
   persistent_rows,
   framed_rows,
+  strided_rows,
 };
 
 // What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
@@ -67,7 +68,7 @@ struct SoftmaxKernelRow {
   int blocks_per_multiprocessor = 0;    // that fit by their registers; 0: not asked of the compiler
   SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
   bool converts = false;                // row_in_registers: the types of x and out differ
-  int unit_columns = 0;                 // staged_rows: columns per unit
+  int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: neighbouring rows per thread
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
 };
 
@@ -89,6 +90,7 @@ constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask
 }
 
 constexpr int staged_threads = 128;
+constexpr int strided_row_width = 4;
 
 namespace table {
 
@@ -125,6 +127,11 @@ constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int m
           false,
           0,
           lanes};
+}
+
+constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int blocks = 0) {
+  return {SoftmaxKernel::strided_rows, backward, types,  no_mask, 1, columns, max_row_threads, blocks,
+          SoftmaxForm::any,            false,    row_width};
 }
 
 }  // namespace table
@@ -213,6 +220,14 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors per batch.
     {SoftmaxKernel::persistent_rows, false, up_to_32_bits, no_mask, 4, 4, max_row_threads, 1},
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
+    // Columns that a thread holds.
+    table::strided(false, up_to_32_bits, strided_row_width, 8),
+    table::strided(false, up_to_32_bits, 1, 16),
+    table::strided(false, bits_64, 1, 8),
+    table::strided(true, bits_16, strided_row_width, 8),
+    table::strided(true, bits_32, strided_row_width, 4),
+    table::strided(true, up_to_32_bits, 1, 8),
+    table::strided(true, bits_64, 1, 4),
     {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
     {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},
 };
@@ -291,6 +306,12 @@ constexpr int max_mask_runs = 16;
 constexpr int mask_run_bytes = 8;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
+
+// strided_rows: the partial results of all threads, and one per row; a pitch of rows alone would meet bank conflicts.
+FLOWK_HOST_DEVICE constexpr int strided_pitch(int rows) { return rows + 1; }
+constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
+  return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);
+}
 
 // framed_rows: numbers of rows and diagonals are below this one.
 constexpr int64_t max_framed_number = int64_t{1} << 30;

@@ -16,6 +16,7 @@
 #include "softmax/kernels/rows_in_lanes.cuh"
 #include "softmax/kernels/split_row.cuh"
 #include "softmax/kernels/staged_rows.cuh"
+#include "softmax/kernels/strided_rows.cuh"
 #include "softmax/kernels/two_pass_row.cuh"
 #include "softmax/softmax_run.h"
 
@@ -59,6 +60,8 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
     return start_with(staged_rows<StagedTerms<T, kMask, kRow>, kRow>, plan.config.as<StagedRows>());
   else if constexpr (row.mechanism == SoftmaxKernel::framed_rows)
     return start_with(framed_rows<Terms, kRow>, plan.config.as<FramedRows>());
+  else if constexpr (row.mechanism == SoftmaxKernel::strided_rows)
+    return start_with(strided_rows<Terms, kRow>, plan.config.as<StridedRows>());
   else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors)
     return start(rows_by_vectors<Terms, kRow>);
   else if constexpr (row.mechanism == SoftmaxKernel::rows_in_lanes)

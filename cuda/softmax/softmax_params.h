@@ -187,8 +187,20 @@ struct PersistentRows {
   friend bool operator==(const PersistentRows&, const PersistentRows&) = default;
 };
 
+// Rows whose columns lie apart: a thread has one row, or strided_row_width neighbouring ones. Each of the block's rows
+// has lanes_per_row threads; rows_per_block counts neighbouring rows as one.
+struct StridedRows {
+  int32_t row_width = 1;
+  // set by the plan:
+  int32_t lanes_shift = 0;        // log2(rows_per_block)
+  int32_t merge_shift = 0;        // log2 of the threads that merge a row's partial results
+  int64_t column_strides[2] = {};  // bytes from column to column: of x, or dy and y
+  int64_t out_column_stride = 0;
+  friend bool operator==(const StridedRows&, const StridedRows&) = default;
+};
+
 // Below these scales, of float64 and of the other types, and above that one for float16 without a bias, only
-// two_pass_row computes exponents that are right for all finite scores.
+// two_pass_row and strided_rows compute exponents that are right for all finite scores.
 constexpr double min_float64_scale = 0x1p-900;
 constexpr double min_float32_scale = 0x1p-100;
 constexpr double max_float16_scale = 0x1p12;

@@ -29,6 +29,7 @@ SETS = {
     "widths[:SEED[:COUNT]]": "64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
     "tritonbench[:TYPES]": "TritonBench's: 4096 rows of 256 to 12,672 columns, by 128",
     "backward[:TYPES]": "the gradient",
+    "channels[:TYPES]": "over 3 to 1024 channels of NCHW, and the gradient",
     "small[:TYPES]": "few rows",
     "random[:SEED[:COUNT]]": "any kind, type and shape",
 }
@@ -63,6 +64,7 @@ SMALL = [
 TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
 KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
+CHANNELS_KINDS = ("channels", "channels_backward")
 ATTENTION_KINDS = ("causal", "batch_lengths", "dense", "key_mask", "head_bias", "key_bias", "causal_backward",
                    "batch_lengths_backward")  # fmt: skip
 # The field of flowk_softmax_mask that holds a mask, and its shape: 1 along a dimension that shares the mask.
@@ -70,6 +72,13 @@ MASKS = {
     "dense": ("dense", "b1qk"), "key_mask": ("dense", "b11k"), "bias": ("bias", "bhqk"), "head_bias": ("bias", "1hqk"),
     "key_bias": ("bias", "b11k"), "lengths": ("lengths", "bhq"), "batch_lengths": ("lengths", "b11"),
 }  # fmt: skip
+# Channels, height, width.
+CHANNELS = [
+    (3, 224, 224), (10, 32, 32), (19, 512, 1024), (21, 513, 513), (64, 56, 56), (81, 80, 80), (150, 128, 128),
+    (256, 14, 14), (512, 7, 7), (512, 64, 64), (1000, 7, 7), (1024, 16, 16),
+]  # fmt: skip
+CHANNELS_ELEMENTS = 1 << 25
+CHANNELS_SHAPES = [(max(1, CHANNELS_ELEMENTS // (c * h * w)), h, w, c) for c, h, w in CHANNELS]
 # The kinds and shapes of each set that is not drawn at random.
 TABLES: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {
     "plain": {"plain": PLAIN},
@@ -81,6 +90,7 @@ TABLES: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {
     "causal": {"causal": ATTENTION},
     "bias": {"bias": ATTENTION},
     "backward": {"backward": PLAIN},
+    "channels": dict.fromkeys(CHANNELS_KINDS, CHANNELS_SHAPES),
     "small": {"plain": SMALL, "dense": SMALL, "backward": SMALL},
 }
 # CLIP's text, vision transformers, Whisper and similar models.
@@ -154,7 +164,7 @@ def case_of_words(words: list[str]) -> Case:
     """`KIND TYPE BxHxQxK` or `KIND TYPE ROWSxCOLUMNS`."""
     kind, types, shape = words
     checked_kinds(types, among=TYPES)
-    extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS))
+    extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS, *CHANNELS_KINDS))
     if kind not in kinds or len(extents) > 4:
         raise CaseError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
     return _case(kind, types, extents)
@@ -162,7 +172,7 @@ def case_of_words(words: list[str]) -> Case:
 
 class SoftmaxWork(Work):
     """Shape (b, h, q, k). A dense mask is of bool, a bias of x's type, lengths are uniform in k/4 ... k. The kind
-    "backward" alone is the gradient without a mask."""
+    "backward" alone is the gradient without a mask. The kind "channels" lies in memory as (b, k, h, q)."""
 
     op = "softmax"
 
@@ -173,7 +183,10 @@ class SoftmaxWork(Work):
         self.kind, self.types, self.shape_text = kind, types, by(shape)
         self.part = kind if kind in ATTENTION_KINDS else ""
         self.is_backward = kind.endswith("backward")
-        self.mask = kind.removesuffix("backward").removesuffix("_").replace("plain", "")
+        self.forward_kind = kind.removesuffix("backward").removesuffix("_") or "plain"
+        self.mask = "" if self.forward_kind in ("plain", "channels") else self.forward_kind
+        self.is_apart = self.forward_kind == "channels"
+        in_memory = (b, k, h, q) if self.is_apart else self.shape
         self.mask_field, letters = MASKS.get(self.mask, ("", ""))
         mask_shape = [{"b": b, "h": h, "q": q, "k": k}.get(letter, 1) for letter in letters]
         self.scale = SCALE if self.mask else 1.0  # which a rival needs another kernel for
@@ -189,7 +202,7 @@ class SoftmaxWork(Work):
         self.written_bytes = math.prod(shape) * element
         self.read_bytes = unmasked * element * (2 if self.is_backward else 1) + math.prod(mask_shape) * mask_bytes
         super().__init__(machine, self.moved_bytes, num_sets)
-        operands = [Tensor(machine, types, shape, "wide")]
+        operands = [Tensor(machine, types, in_memory, "wide")]
         if self.is_backward:
             operands.append(self._probabilities())
         if self.mask_field == "lengths":
@@ -199,14 +212,14 @@ class SoftmaxWork(Work):
         elif self.mask_field == "dense":
             operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
         self._masks: list[SoftmaxMask] = []  # alive as long as the calls
-        self.rotate(operands, Tensor(machine, types, shape))
+        self.rotate(operands, Tensor(machine, types, in_memory))
 
     def poison(self) -> None:
         self.outs[0].poison(0xFF)  # NaN
 
     def _probabilities(self) -> Tensor:
         """y of a gradient: flowk's softmax of the scores."""
-        forward = SoftmaxWork(self.machine, self.mask or "plain", self.types, self.shape, num_sets=1)
+        forward = SoftmaxWork(self.machine, self.forward_kind, self.types, self.shape, num_sets=1)
         forward.run(0)
         y = forward.outs[0]
         y.contents = "computed"
@@ -223,9 +236,18 @@ class SoftmaxWork(Work):
             if self.mask_field != "dense":
                 setattr(mask, f"{self.mask_field}_dtype", int(others[-1].code))
         self._masks.append(mask)
-        inputs = [argument for tensor in (x, *others[: self.is_backward]) for argument in (tensor.arguments()[0], None)]
-        code, tail = int(x.code), (ctypes.c_double(self.scale), ctypes.addressof(mask), 0)
-        return (*inputs, code, self.outs[i].arguments()[0], None, code, 4, longs(self.shape), *tail)
+        _, h, q, k = self.shape
+        strides = longs((k * h * q, q, 1, h * q)) if self.is_apart else None
+        arrays = (x, *others[: self.is_backward])
+        inputs = [argument for tensor in arrays for argument in (tensor.arguments()[0], strides)]
+        code, tail = int(x.code), (ctypes.c_double(self.scale), None if self.is_apart else ctypes.addressof(mask), 0)
+        return (*inputs, code, self.outs[i].arguments()[0], strides, code, 4, longs(self.shape), *tail)
+
+    def _rows_of(self, values: Array) -> Array:
+        """(rows, k) of an array as it lies in memory."""
+        b, h, q, k = self.shape
+        rows: Array = values.reshape(b, k, h * q).swapaxes(1, 2) if self.is_apart else values
+        return rows.reshape(-1, k)
 
     # ---- the check
 
@@ -238,10 +260,12 @@ class SoftmaxWork(Work):
         b, h, q, k = self.shape
         columns = np.arange(k)
         index = [place[:, None] for place in np.unravel_index(rows, (b, h, q))] + [columns[None, :]]
+        if self.is_apart:
+            index = [index[0], index[3], *index[1:3]]
         x = self.operands[0][0].known(index).astype(np.float64)
         rounding = 2.0**-24
         if self.is_backward:
-            y = self.operands[0][1].fetch().reshape(-1, k)[rows].astype(np.float64)
+            y = self._rows_of(self.operands[0][1].fetch())[rows].astype(np.float64)
             terms = y * (np.abs(x) + np.abs(x * y).sum(-1, keepdims=True))
             return self.scale * y * (x - (x * y).sum(-1, keepdims=True)), 8 * rounding * self.scale * terms
         z = x * self.scale
@@ -264,7 +288,7 @@ class SoftmaxWork(Work):
     def check(self) -> bool:
         """Every element written, sampled rows within half a unit in the last place of the row's largest value, and the
         error of float32's arithmetic."""
-        fetched = self.outs[0].fetch().reshape(-1, self.shape[-1])
+        fetched = self._rows_of(self.outs[0].fetch())
         worst = 0.0
         for part in self._sampled_rows():
             expected, allowed = self.reference(part)
@@ -281,7 +305,7 @@ class SoftmaxWork(Work):
         """A few rows within 2 % of the row's largest value."""
         rows = self._sampled_rows()[0][:RIVAL_ROWS]
         expected, _ = self.reference(rows)
-        got = self.outs[0].fetch().reshape(-1, self.shape[-1])[rows]
+        got = self._rows_of(self.outs[0].fetch())[rows]
         error = np.abs(got.astype(np.float64) - expected)
         return bool((error <= 0.02 * np.abs(expected).max(-1, keepdims=True) + 1e-60).all())
 
@@ -298,13 +322,13 @@ class SoftmaxWork(Work):
         return [self.operands[i][0], self._bool_mask]
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        scale, gradient = self.scale, torch._softmax_backward_data
+        scale, gradient, axis = self.scale, torch._softmax_backward_data, 1 if self.is_apart else -1
         if self.is_backward:
             if self.mask:
                 return lambda dy, y: gradient(dy, y, -1, dy.dtype) * scale
-            return lambda dy, y: gradient(dy, y, -1, dy.dtype)
+            return lambda dy, y: gradient(dy, y, axis, dy.dtype)
         if not self.mask:
-            return lambda x: torch.softmax(x, -1)
+            return lambda x: torch.softmax(x, axis)
         if self.mask_field == "bias":
             return lambda x, bias: torch.softmax(x * scale + bias, -1)
         return lambda x, mask: torch.softmax((x * scale).masked_fill(mask, -math.inf), -1)

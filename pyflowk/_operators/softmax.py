@@ -25,6 +25,7 @@ from .softmax_arguments import (
     copied_inputs,
     has_contiguous_rows,
     host_lengths,
+    order_in_memory,
     other_name,
 )
 
@@ -87,7 +88,7 @@ def masked_softmax(
         Of a new `out`: by default x's. float32 x gives float16 and bfloat16 too, and these give float32.
     out : array, optional
         Where to write: x's shape, a dtype as above. x itself is allowed; it shares no other memory with an input. By
-        default a new C-contiguous array of x's kind on x's device.
+        default a new array of x's kind on x's device, C-contiguous but for the exception in the notes.
     stream : int or stream object, optional
         As in `permute`.
     **others
@@ -113,8 +114,10 @@ def masked_softmax(
     unmasked z gives NaN in its unmasked columns; the value of a masked-out column does not matter. Columns that
     lengths, causal and window mask out are written but not read, except in rows of up to 1280 columns.
 
-    An array whose last dimension is not contiguous is copied to temporary memory first, or from it for `out`: one more
-    pass over that array. So are a mask and a bias with 1 as the last extent if k is not 1: the copy has k columns.
+    If the last dimension of every array is not contiguous and there is no mask, lengths, causal, window or bias, x is
+    read as it is, and a new `out` has its dimensions in memory in x's order. Otherwise an array whose last dimension is
+    not contiguous is copied to temporary memory first, or from it for `out`: one more pass over that array. So are a
+    mask and a bias with 1 as the last extent if k is not 1: the copy has k columns.
 
     Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
     infinite if it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
@@ -226,9 +229,10 @@ def softmax(
     x : array
         As in `masked_softmax`.
     axis, dim : int, optional
-        The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. Where its elements
-        are not neighbours in memory, x is copied to temporary memory first, which is one more pass over x; a new `out`
-        has this dimension innermost in memory. An `out` of another layout costs one more pass too.
+        The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. Every dimension
+        is as fast as the last. A new `out` has its dimensions in memory in x's order if this one's elements are not
+        neighbours in x, and else this one innermost. An `out` where they are neighbours beside an x where they are not,
+        or the other way round, costs one more pass.
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
 
@@ -347,12 +351,15 @@ def _plan(
     (out,) = outs
     copied = copied_inputs(names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
-    if copied or out_name:
+    order = None
+    if _lies_strided(names, signatures, options, copied, out is None or out_name is not None):
+        order = order_in_memory(signatures[0][1])
+    elif copied or out_name:
         return on_copies(functools.partial(_plan, function, names), signatures, outs, options, copied, out_name)
     arrays = {
         name: signature for name, signature in zip(names, signatures) if signature is not None or name not in OF_MASK
     }
-    a = arguments_of(arrays, out, options)
+    a = arguments_of(arrays, out, options, order)
     inputs = {name: Arg(INPUT, names.index(name)) for name in arrays}
     firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
     of_mask = {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}
@@ -360,7 +367,20 @@ def _plan(
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
     args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
     step = Step.of(function, args, names[: len(signatures)])
-    return Program((step,), (Buffer(*a.out_like),), keep=a)
+    return Program((step,), (Buffer(*a.out_like, order=order),), keep=a)
+
+
+def _lies_strided(
+    names: tuple[str, ...],
+    signatures: tuple[Signature, ...],
+    options: Options,
+    copied: dict[int, tuple[str, Geometry]],
+    may_out_be: bool,
+) -> bool:
+    """Whether the columns of every array lie apart and there is no mask: C then takes them as they are."""
+    given = [name for name, signature in zip(names, signatures) if signature is not None]
+    is_masked = options.causal or options.window or not OF_MASK.keys().isdisjoint(given)
+    return not is_masked and may_out_be and len(copied) == len(given)
 
 
 def _plan_along(
@@ -385,7 +405,8 @@ def _plan_along(
         return None
     (buffer,) = program.results
     assert buffer is not None
-    return program._replace(results=(buffer._replace(shape=tuple(shape), order=order),))
+    in_memory = order if buffer.order is None else tuple(order[d] for d in buffer.order)
+    return program._replace(results=(buffer._replace(shape=tuple(shape), order=in_memory),))
 
 
 _FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax")

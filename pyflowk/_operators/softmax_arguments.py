@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
@@ -118,8 +119,11 @@ class Arguments(NamedTuple):
     keep_alive: list[Any]
 
 
-def arguments_of(arrays: dict[str, Signature], out: Geometry | None, options: Options) -> Arguments:
-    """`arrays` are x, or dy and y, and then the call's arrays of OF_MASK, by their names.
+def arguments_of(
+    arrays: dict[str, Signature], out: Geometry | None, options: Options, order: tuple[int, ...] | None = None
+) -> Arguments:
+    """`arrays` are x, or dy and y, and then the call's arrays of OF_MASK, by their names. A new output has the
+    dimensions in memory that `order` says, as Buffer has it.
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
@@ -157,7 +161,13 @@ def arguments_of(arrays: dict[str, Signature], out: Geometry | None, options: Op
         setattr(struct, f"{OF_MASK[each]}_strides", address_of(over_x))
         if each != "mask":
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
-    out_strides = contiguous_strides(shape, 1) if out is None else element_strides(out[2], out[0], out[1], "out")
+    if out is not None:
+        out_strides = element_strides(out[2], out[0], out[1], "out")
+    elif order is None:
+        out_strides = contiguous_strides(shape, 1)
+    else:
+        in_order = contiguous_strides(tuple(shape[d] for d in order), 1)
+        out_strides = tuple(in_order[order.index(d)] for d in range(len(shape)))
     keep_alive.append(struct)
     return Arguments(
         strides=tuple(firsts),
@@ -251,8 +261,13 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
     return copied
 
 
+def order_in_memory(strides: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions of an array from the outermost in memory to the innermost."""
+    return tuple(sorted(range(len(strides)), key=lambda d: -abs(strides[d])))
+
+
 def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
-    """Whether flowk_masked_softmax takes the strides of such an array."""
+    """Whether flowk_masked_softmax takes the strides of such an array beside a mask."""
     shape, strides, dtype = geometry
     return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)
 

@@ -24,6 +24,7 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::rows_in_lanes: return "short rows with an interval of unmasked columns";
     case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows per thread";
     case SoftmaxKernel::framed_rows: return "rows that start and end inside vectors, held as the vectors around them";
+    case SoftmaxKernel::strided_rows: return "columns lie apart in memory, and neighbouring threads have neighbouring rows";
     case SoftmaxKernel::two_pass_row:
       return "a row is too long to hold, or no other kernel takes its types or alignment";
   }
@@ -48,6 +49,9 @@ struct MechanismText {
   void operator()(const FramedRows& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }
   void operator()(const TwoPassRow&) {}
+  void operator()(const StridedRows& mechanism) {
+    if (mechanism.row_width > 1) writer.add(", which have %d neighbouring rows", mechanism.row_width);
+  }
   void operator()(const StagedRows& mechanism) {
     writer.add(", up to %d units of %d columns per thread", mechanism.units_per_thread, mechanism.unit_columns);
   }
@@ -64,10 +68,12 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   if (text_bytes > 0) text[0] = '\0';
   const SoftmaxParams& params = plan.params;
   const SoftmaxConfig& config = plan.config;
+  const auto* const strided = std::get_if<StridedRows>(&config.mechanism);
+  const int64_t num_rows = params.rows.num_rows * (strided == nullptr ? 1 : strided->row_width);
   writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
              dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name,
-             static_cast<long long>(params.rows.num_rows), static_cast<long long>(request.columns));
+             static_cast<long long>(num_rows), static_cast<long long>(request.columns));
   writer.add("; rows in %d dimensions", params.rows.rank);
   if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");

@@ -54,6 +54,12 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows& mechanism);
 void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan);
 
+// For a call with strided columns; the other mechanisms are for calls without.
+SoftmaxConfig choose_strided_rows(const SoftmaxCall& call);
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRows& mechanism);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRows& mechanism);
+void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan);
+
 // Can the config do the call? Checks its numbers of threads and blocks, and what its mechanism asks for.
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config);
 

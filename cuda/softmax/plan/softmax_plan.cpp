@@ -109,12 +109,16 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
 const char* softmax_kernel_name(SoftmaxKernel kernel) {
   constexpr const char* names[] = {"row_in_registers", "row_in_shared",   "staged_rows",
                                    "two_pass_row",     "rows_by_vectors", "rows_in_lanes",
-                                   "split_row",        "persistent_rows", "framed_rows"};
+                                   "split_row",        "persistent_rows", "framed_rows",
+                                   "strided_rows"};
   static_assert(std::size(names) == std::variant_size_v<SoftmaxMechanism>);
   return names[static_cast<int>(kernel)];
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  const auto* const strided = std::get_if<StridedRows>(&config.mechanism);
+  if (strided != nullptr || call.request.has_strided_columns)
+    return strided != nullptr && call.request.has_strided_columns && fits(call, config, *strided);
   if (!call.has_usual_scale && config.kernel() != SoftmaxKernel::two_pass_row) return false;
   const int32_t lanes = config.lanes_per_row, threads = config.block_threads, blocks = config.cluster_blocks;
   // A row has 2^n lanes of one warp, or whole warps. Rows of more than a warp, or of a cluster, share no block.
@@ -134,7 +138,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
 void plan_softmax(const SoftmaxRequest& request, const Device& device, SoftmaxPlan* plan) {
   const SoftmaxCall call(request, device);
   SoftmaxConfig config = select_mechanism(call);
-  balance_blocks(call, &config);
+  if (!request.has_strided_columns) balance_blocks(call, &config);
   fill_plan(call, config, plan);
 }
 

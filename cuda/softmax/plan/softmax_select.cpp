@@ -55,6 +55,7 @@ bool prefers_staged_rows_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& 
 }  // namespace
 
 SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
+  if (call.request.has_strided_columns) return choose_strided_rows(call);
   SoftmaxConfig config;
   const auto take = [&](const SoftmaxConfig& candidate) {
     config = candidate;

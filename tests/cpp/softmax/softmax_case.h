@@ -32,6 +32,7 @@ struct SoftmaxRow {
   std::vector<int64_t> leads = {0};    // elements from a multiple of 16 bytes to x, out and y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: as x
   std::vector<std::string> directions = {"forward"};
+  bool strided = false;       // in memory, x, out and y are (batch, columns, heads, rows)
   bool special = false;       // rows with a NaN or an infinity; not with `log` or backward
   bool every_config = false;  // to be run by every config that holds the row
   bool gpu = false;           // for clusters; too long for the executor
@@ -119,6 +120,8 @@ class CaseRun {
       : row_(row),
         num_rows_(row.batch * row.heads * row.rows),
         out_dtype_(row.out_dtype == FLOWK_BOOL ? row.dtype : row.out_dtype),
+        row_step_(row.strided ? 1 : row.columns),
+        column_step_(row.strided ? row.heads * row.rows : 1),
         x_(row.dtype, num_rows_ * row.columns, row.lead),
         out_(out_dtype_, num_rows_ * row.columns, row.lead),
         y_(row.dtype, row.backward ? num_rows_ * row.columns : 1, row.lead),
@@ -139,10 +142,10 @@ class CaseRun {
     if (row.backward)
       for (int64_t r = 0; r < num_rows_; ++r) {
         double sum = 0;
-        for (int64_t j = 0; j < row.columns; ++j) sum += keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) : 0;
+        for (int64_t j = 0; j < row.columns; ++j) sum += keeps(r, j) ? std::exp(x_.get(at(r, j))) : 0;
         for (int64_t j = 0; j < row.columns; ++j) {
-          const double p = keeps(r, j) ? std::exp(x_.get(r * row.columns + j)) / sum : 0;
-          y_.set(r * row.columns + j, row.log ? std::log(p) : p);
+          const double p = keeps(r, j) ? std::exp(x_.get(at(r, j))) / sum : 0;
+          y_.set(at(r, j), row.log ? std::log(p) : p);
         }
       }
   }
@@ -169,13 +172,19 @@ class CaseRun {
         if (used[d]) stride *= extents[d];
       }
     };
+    const auto put_rows = [&](SoftmaxOperand operand, const void* pointer, int64_t element_bytes) {
+      put(operand, pointer, element_bytes, true, true, row_step_);
+      request.strides[operand][0] = extents[1] * extents[2] * row_.columns * element_bytes;
+      request.column_strides[operand] = column_step_ * element_bytes;
+    };
+    request.has_strided_columns = column_step_ != 1 && row_.columns != 1;
     for (int d = 0; d < 3; ++d) {
       request.extents[d] = extents[d];
       for (auto& strides : request.strides) strides[d] = 0;
     }
-    put(softmax_x, x_.data(), bytes, true, true, row_.columns);
-    put(softmax_out, out_.data(), out_bytes, true, true, row_.columns);
-    if (row_.backward) put(softmax_bias_or_y, y_.data(), bytes, true, true, row_.columns);
+    put_rows(softmax_x, x_.data(), bytes);
+    put_rows(softmax_out, out_.data(), out_bytes);
+    if (row_.backward) put_rows(softmax_bias_or_y, y_.data(), bytes);
     if (row_.bias) put(softmax_bias_or_y, bias_.data(), bytes, false, true, row_.columns);
     if (row_.mask) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
     if (!row_.lengths.empty()) {
@@ -207,7 +216,7 @@ class CaseRun {
       for (const double value : exact)
         if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
       for (int64_t j = 0; j < row_.columns; ++j) {
-        const double want = exact[static_cast<size_t>(j)], got = out_.get(r * row_.columns + j);
+        const double want = exact[static_cast<size_t>(j)], got = out_.get(at(r, j));
         if (std::isnan(want) ? std::isnan(got)
             : std::isinf(want)
                 ? got == want
@@ -228,14 +237,20 @@ class CaseRun {
   }
 
  private:
+  // The element of x, out and y.
+  int64_t at(int64_t r, int64_t j) const {
+    const int64_t batch_rows = row_.heads * row_.rows, batch = r / batch_rows;
+    return batch * batch_rows * row_.columns + r % batch_rows * row_step_ + j * column_step_;
+  }
+
   // Row r % 5: 0 all -infinity except one column; 1 a NaN, else -infinity; 2 +infinity, else -infinity; 3 all
   // -infinity; 4 a NaN among finite scores.
   void make_special() {
     constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
     const double value_of[] = {1, nan, infinity, -infinity, nan};
     for (int64_t r = 0; r < num_rows_; ++r) {
-      for (int64_t j = 0; j < row_.columns && r % 5 < 4; ++j) x_.set(r * row_.columns + j, -infinity);
-      x_.set(r * row_.columns + (r % 5 == 1 ? 0 : row_.columns - 1), value_of[r % 5]);
+      for (int64_t j = 0; j < row_.columns && r % 5 < 4; ++j) x_.set(at(r, j), -infinity);
+      x_.set(at(r, r % 5 == 1 ? 0 : row_.columns - 1), value_of[r % 5]);
     }
   }
 
@@ -254,17 +269,17 @@ class CaseRun {
 
   void compute_row(int64_t r, std::vector<double>* result) const {
     std::vector<double>& values = *result;
-    const int64_t k = row_.columns, first = r * k;
-    const auto at = [](int64_t j) { return static_cast<size_t>(j); };
+    const int64_t k = row_.columns;
+    const auto in_row = [](int64_t j) { return static_cast<size_t>(j); };
     if (row_.backward) {
       double sum = 0;
       for (int64_t j = 0; j < k; ++j) {
         if (!keeps(r, j)) continue;
-        sum += (row_.log ? 1 : y_.get(first + j)) * x_.get(first + j);
+        sum += (row_.log ? 1 : y_.get(at(r, j))) * x_.get(at(r, j));
       }
       for (int64_t j = 0; j < k; ++j) {
-        const double y = y_.get(first + j), dy = x_.get(first + j);
-        values[at(j)] = !keeps(r, j) ? 0
+        const double y = y_.get(at(r, j)), dy = x_.get(at(r, j));
+        values[in_row(j)] = !keeps(r, j) ? 0
                         : row_.log   ? row_.scale * (dy - std::exp(y) * sum)
                                      : row_.scale * y * (dy - sum);
       }
@@ -274,21 +289,21 @@ class CaseRun {
     double largest = -infinity, sum = 0;
     bool is_nan = false;
     for (int64_t j = 0; j < k; ++j) {
-      double z = row_.scale * x_.get(first + j);
+      double z = row_.scale * x_.get(at(r, j));
       if (row_.bias) z += bias_.get(r % (row_.heads * row_.rows) * k + j);
-      values[at(j)] = z;
+      values[in_row(j)] = z;
       if (!keeps(r, j)) continue;
       is_nan |= std::isnan(z) || z == infinity;
       largest = std::max(largest, z);
     }
     if (is_nan || (largest == -infinity && !row_.log)) {
-      for (int64_t j = 0; j < k; ++j) values[at(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
+      for (int64_t j = 0; j < k; ++j) values[in_row(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
       return;
     }
-    for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[at(j)] - largest) : 0;
+    for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[in_row(j)] - largest) : 0;
     for (int64_t j = 0; j < k; ++j) {
-      const double z = values[at(j)] - largest;
-      values[at(j)] = !keeps(r, j) ? (row_.log ? -std::numeric_limits<double>::infinity() : 0)
+      const double z = values[in_row(j)] - largest;
+      values[in_row(j)] = !keeps(r, j) ? (row_.log ? -std::numeric_limits<double>::infinity() : 0)
                       : row_.log   ? z - std::log(sum)
                                    : std::exp(z) / sum;
     }
@@ -297,5 +312,6 @@ class CaseRun {
   SoftmaxCase row_;
   int64_t num_rows_;
   flowk_dtype out_dtype_;
+  int64_t row_step_, column_step_;  // elements of x, out and y from row to row of a batch, and from column to column
   CaseTensor x_, out_, y_, dense_, lengths_, bias_;
 };

@@ -91,6 +91,8 @@ void check_case(const SoftmaxCase& row) {
   for (const int lanes : {32, 64})
     for (const int slices : {1, 4}) try_config(SplitRow{slices, 5}, lanes, lanes);
   try_config(PersistentRows{3}, persistent_threads, persistent_threads);
+  for (const int lanes : {1, 2, 8, 32, 128})
+    for (const int width : {1, strided_row_width}) try_config(StridedRows{.row_width = width}, lanes, 4 * lanes);
   for (const int lanes : {2, 32, 64}) try_config(TwoPassRow{}, lanes, lanes < 32 ? 32 : lanes);
 }
 
@@ -117,7 +119,8 @@ TEST(float32_is_right_and_reaches_every_kernel) {
   for (const SoftmaxKernel kernel :
        {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::staged_rows,
         SoftmaxKernel::rows_by_vectors, SoftmaxKernel::rows_in_lanes, SoftmaxKernel::two_pass_row,
-        SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows, SoftmaxKernel::framed_rows})
+        SoftmaxKernel::split_row, SoftmaxKernel::persistent_rows, SoftmaxKernel::framed_rows,
+        SoftmaxKernel::strided_rows})
     for (const bool backward : {false, true})
       if (reached.contains({backward, kernel}) ==
           (backward ? kernel == SoftmaxKernel::rows_in_lanes

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,14 @@ def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> di
     return None if not any(mask.values()) and chance(r, 80) else mask
 
 
+def _lay_apart(r: random.Random, inputs: Sequence[Tensor], output: Tensor) -> None:
+    """Without a mask the columns may have any strides."""
+    output.strides = separate_strides(r, output.shape)
+    for one in inputs:
+        if one is not output:
+            one.strides = any_strides(r, one.shape)
+
+
 def _inputs(x: np.ndarray, before: Outputs) -> Inputs:
     return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias")))
 
@@ -176,6 +185,10 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
         if chance(r, percent):
             tensors[name] = make(r, case)
 
+    mask = _mask(r, case, tensors)
+    if mask is None and chance(r, 60):
+        _lay_apart(r, (x,), y)
+
     def check(before: Outputs, after: Outputs) -> None:
         if 0 in extents:
             return
@@ -190,7 +203,7 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
         "y": given_pointer(r, y, y.is_empty),
         "y_strides": given_strides(r, y),
         "y_dtype": DTYPE_CODES[y_dtype],
-        **_rest(r, case, _mask(r, case, tensors)),
+        **_rest(r, case, mask),
     }
     return Case("flowk_masked_softmax", arguments, tensors, ("y",), check)
 
@@ -234,7 +247,10 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         taken = r.choice((dy, y))
         taken.strides = dx.strides
         dx = taken
+    mask = _mask(r, case, tensors)
     tensors |= {"dy": dy, "y": y, "dx": dx}
+    if mask is None and chance(r, 60):
+        _lay_apart(r, (dy, y), dx)
 
     def check(before: Outputs, after: Outputs) -> None:
         if 0 in extents:
@@ -252,6 +268,6 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         "dx": given_pointer(r, dx, dx.is_empty),
         "dx_strides": given_strides(r, dx),
         "dx_dtype": DTYPE_CODES[dx_dtype],
-        **_rest(r, case, _mask(r, case, {"lengths": tensors["lengths"]} if "lengths" in tensors else {})),
+        **_rest(r, case, mask),
     }
     return Case("flowk_masked_softmax_backward", arguments, tensors, ("dx",), check)

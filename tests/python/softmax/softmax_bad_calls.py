@@ -67,9 +67,15 @@ BAD_FORWARDS = {
     "y is NULL": Bad(NULL, ("y", "NULL"), {"y": None}),
     "x is misaligned": Bad(MISALIGNED, ("x", "multiple of 4"), {"x": X + 2}),
     "y is misaligned": Bad(MISALIGNED, ("y", "multiple of 4"), {"y": Y + 1}),
-    "x's rows are not contiguous": Bad(INVALID, ("x_strides[1]", "2", "must be 1"), {"x_strides": [8, 2]}),
-    "x's rows run backward": Bad(INVALID, ("x_strides[1]", "-1", "must be 1"), {"x_strides": [4, -1]}),
-    "y's rows are not contiguous": Bad(INVALID, ("y_strides[1]", "0", "must be 1"), {"y_strides": [4, 0]}),
+    "x's rows are not contiguous": Bad(
+        INVALID, ("x_strides[1]", "2", "must be 1"), {"x_strides": [8, 2], "mask": {"causal": 1}}
+    ),
+    "x's rows run backward": Bad(
+        INVALID, ("x_strides[1]", "-1", "must be 1"), {"x_strides": [4, -1], "mask": {"causal": 1}}
+    ),
+    "y's rows are not contiguous": Bad(
+        INVALID, ("y_strides[1]", "0", "must be 1"), {"y_strides": [4, 0], "mask": {"causal": 1}}
+    ),
     "x_dtype is int32": Bad(UNSUPPORTED, ("x_dtype", "4", "float16"), {"x_dtype": INT32}),
     "x_dtype is none": Bad(UNSUPPORTED, ("x_dtype", "99"), {"x_dtype": 99}),
     "y_dtype is float8": Bad(UNSUPPORTED, ("y_dtype", "14"), {"y_dtype": 14}),
@@ -80,6 +86,7 @@ BAD_FORWARDS = {
     "y is x with other strides": Bad(OVERLAP, ("y", "x"), {"y": X, "y_strides": [5, 1]}),
     "y is x of another type": Bad(OVERLAP, ("y", "x"), {"y": X, "y_dtype": FLOAT16}),
     "y's rows overlap": Bad(OVERLAP, ("y",), {"y_strides": [3, 1]}),
+    "y repeats a column": Bad(OVERLAP, ("y", "stride 0"), {"y_strides": [4, 0]}),
     "y repeats a row": Bad(OVERLAP, ("y", "stride 0"), {"y_strides": [0, 1]}),
     "y overlaps the mask": Bad(OVERLAP, ("y", "dense"), {"mask": {"dense": Y + 44}}),
     "y overlaps the lengths": Bad(OVERLAP, ("y", "lengths"), {"mask": {"lengths": Y, "lengths_dtype": INT64}}),
@@ -107,9 +114,15 @@ BAD_BACKWARDS = {
     "dx is NULL": Bad(NULL, ("dx", "NULL"), {"dx": None}),
     "dy is misaligned": Bad(MISALIGNED, ("dy", "multiple of 4"), {"dy": X + 2}),
     "dx is misaligned": Bad(MISALIGNED, ("dx", "multiple of 4"), {"dx": DX + 2}),
-    "dy's rows are not contiguous": Bad(INVALID, ("dy_strides[1]", "2", "must be 1"), {"dy_strides": [8, 2]}),
-    "y's rows are not contiguous": Bad(INVALID, ("y_strides[1]", "2", "must be 1"), {"y_strides": [8, 2]}),
-    "dx's rows are not contiguous": Bad(INVALID, ("dx_strides[1]", "2", "must be 1"), {"dx_strides": [8, 2]}),
+    "dy's rows are not contiguous": Bad(
+        INVALID, ("dy_strides[1]", "2", "must be 1"), {"dy_strides": [8, 2], "mask": {"causal": 1}}
+    ),
+    "y's rows are not contiguous": Bad(
+        INVALID, ("y_strides[1]", "2", "must be 1"), {"y_strides": [8, 2], "mask": {"causal": 1}}
+    ),
+    "dx's rows are not contiguous": Bad(
+        INVALID, ("dx_strides[1]", "2", "must be 1"), {"dx_strides": [8, 2], "mask": {"causal": 1}}
+    ),
     "y_dtype is bool": Bad(UNSUPPORTED, ("y_dtype", "1", "float16"), {"y_dtype": 1}),
     "dx_dtype is none": Bad(UNSUPPORTED, ("dx_dtype", "0"), {"dx_dtype": 0}),
     "float32 to float64": Bad(UNSUPPORTED, ("dx_dtype", "13", "y_dtype"), {"dx_dtype": FLOAT64}),

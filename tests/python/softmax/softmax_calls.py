@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,12 +38,18 @@ class Placed(NamedTuple):
 
 
 def place(
-    arrays: Any, values: np.ndarray | None, shape: Any, dtype: Any, lead: int = 0, padded: bool = False
+    arrays: Any,
+    values: np.ndarray | None,
+    shape: Any,
+    dtype: Any,
+    lead: int = 0,
+    padded: bool = False,
+    strided: bool = False,
 ) -> Placed:
     """`values`, or canaries if None, `lead` elements past an aligned address."""
     dtype = np.dtype(dtype)
-    strides = row_strides(shape, dtype.itemsize, 3 if padded else 0)
-    num_bytes = strides[0] * shape[0] if shape else dtype.itemsize
+    strides = row_strides(shape, dtype.itemsize, 3 if padded else 0, strided)
+    num_bytes = max(map(operator.mul, strides, shape), default=dtype.itemsize)
     memory = np.full(2 * MARGIN_BYTES + lead * dtype.itemsize + max(num_bytes, 0), CANARY, np.uint8)
     where = (tuple(shape), dtype, MARGIN_BYTES + lead * dtype.itemsize, strides)
     if values is not None:
@@ -55,10 +62,14 @@ def place_inputs(arrays: Any, case: SoftmaxCase, inputs: Inputs) -> dict[str, Pl
     """The inputs of the case, by the names of masked_softmax's parameters."""
     leads = {"x": case.x_lead, "mask": case.mask_lead, "bias": case.bias_lead, "lengths": 0}
     return {
-        name: place(arrays, values, values.shape, values.dtype, leads[name], case.padded and name == "x")
+        name: place(arrays, values, values.shape, values.dtype, leads[name], *(layout_of(case) if name == "x" else ()))
         for name, values in inputs._asdict().items()
         if values is not None
     }
+
+
+def layout_of(case: SoftmaxCase) -> tuple[bool, bool]:
+    return case.padded, case.strided
 
 
 def result_of(arrays: Any, out: Placed) -> np.ndarray:
@@ -79,7 +90,7 @@ def assert_unchanged(arrays: Any, placed: dict[str, Placed]) -> None:
 def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
     inputs = inputs_of(case)
     placed = place_inputs(arrays, case, inputs)
-    out = place(arrays, None, case.shape, case.y_dtype, case.out_lead, case.padded)
+    out = place(arrays, None, case.shape, case.y_dtype, case.out_lead, *layout_of(case))
     given = {name: one.array for name, one in placed.items()}
     assert pyflowk.masked_softmax(**given, **case.options(), out=out.array) is out.array
     y = result_of(arrays, out)
@@ -100,8 +111,8 @@ def place_gradients(
     arrays: Any, case: SoftmaxCase, dy: np.ndarray, y: np.ndarray, lengths: np.ndarray | None
 ) -> dict[str, Placed]:
     placed = {
-        "dy": place(arrays, dy, case.shape, dy.dtype, case.x_lead, case.padded),
-        "y": place(arrays, y, case.shape, y.dtype, case.mask_lead, case.padded),
+        "dy": place(arrays, dy, case.shape, dy.dtype, case.x_lead, *layout_of(case)),
+        "y": place(arrays, y, case.shape, y.dtype, case.mask_lead, *layout_of(case)),
     }
     if lengths is not None:
         placed["lengths"] = place(arrays, lengths, lengths.shape, lengths.dtype)
@@ -116,7 +127,7 @@ def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None
     if unread:
         dy[~keep] = y[~keep] = np.nan
     placed = place_gradients(arrays, case, dy, y, inputs.lengths)
-    out = place(arrays, None, case.shape, case.dtype, case.out_lead, case.padded)
+    out = place(arrays, None, case.shape, case.dtype, case.out_lead, *layout_of(case))
     given = {name: one.array for name, one in placed.items()}
     assert pyflowk.masked_softmax_backward(**given, **case.options(), out=out.array) is out.array
     assert_within(result_of(arrays, out), backward_reference(case, keep, dy, y))

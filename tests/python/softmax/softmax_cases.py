@@ -16,7 +16,8 @@ class SoftmaxCase(NamedTuple):
     """One call of masked_softmax on x of `shape`, and of masked_softmax_backward with the same masks.
 
     `mask`, `lengths` and `bias` are shapes; None: not given. `bias_dtype` and `out_dtype` None: as x. `padded`: there
-    are gaps between the rows of x and of out. `*_lead` moves a base by that many elements. `values` says what x has:
+    are gaps between the rows of x and of out. `strided`: in memory, columns are the second dimension, or the first of
+    two. `*_lead` moves a base by that many elements. `values` says what x has:
     "normal", "wide" (up to 1e4), "negative" (all far below 0, so that exp(x) is 0) or "special" (also NaN and
     infinities).
     """
@@ -36,6 +37,7 @@ class SoftmaxCase(NamedTuple):
     out_dtype: str | None = None
     log: bool = False
     padded: bool = False
+    strided: bool = False
     x_lead: int = 0
     out_lead: int = 0
     mask_lead: int = 0
@@ -98,6 +100,7 @@ def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
             scale=row.get("scale", 1.0),
             out_dtype=row.get("out_dtype"),
             log=row.get("log", False),
+            strided=row.get("strided", False),
             values="special" if "special" in row else "normal",
             x_lead=lead,
             out_lead=lead,

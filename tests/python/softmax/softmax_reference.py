@@ -263,11 +263,15 @@ def assert_within(actual: np.ndarray, reference: Reference) -> None:
         raise AssertionError(f"{count} are wrong:\n  " + "\n  ".join(shown))
 
 
-def row_strides(shape: Sequence[int], itemsize: int, pad: int) -> tuple[int, ...]:
-    """Strides in bytes of C order, with `pad` elements free after each row."""
-    strides = [itemsize] * len(shape)
-    reach = shape[-1] + pad if shape else 1
-    for dimension in reversed(range(len(shape) - 1)):
-        strides[dimension] = reach * itemsize
+def row_strides(shape: Sequence[int], itemsize: int, pad: int, strided: bool = False) -> tuple[int, ...]:
+    """Strides in bytes of C order, with `pad` elements free after each run of the innermost dimension. `strided`: the
+    columns are the second dimension in memory, or the first of two."""
+    strides, reach = [itemsize] * len(shape), itemsize
+    order = list(range(len(shape)))
+    if strided:
+        order.insert(len(shape) > 2, order.pop())
+    for number, dimension in enumerate(reversed(order)):
+        strides[dimension] = reach
         reach *= max(shape[dimension], 1)
+        reach += pad * itemsize if number == 0 else 0
     return tuple(strides)

@@ -39,7 +39,8 @@ def test_a_last_dimension_of_any_stride_is_taken(arrays: Any, dtype: str, order:
     strided = [spread(arrays, values, order, step)[0] for values in (x, mask, bias)]
     expected = pyflowk.masked_softmax(dense[0], dense[1], bias=dense[2], scale=0.5)
     dy = drawn(shape, dtype, 3)
-    gradient = arrays.fetch(pyflowk.masked_softmax_backward(arrays.put(dy), expected))
+    everything = {"window": 100}  # a mask
+    gradient = arrays.fetch(pyflowk.masked_softmax_backward(arrays.put(dy), expected, **everything))
     expected = arrays.fetch(expected)
     y = pyflowk.masked_softmax(strided[0], strided[1], bias=strided[2], scale=0.5)
     assert type(y) is type(pyflowk.softmax(dense[0]))
@@ -50,7 +51,8 @@ def test_a_last_dimension_of_any_stride_is_taken(arrays: Any, dtype: str, order:
     np.testing.assert_array_equal(arrays.fetch(memory), arrays.fetch(spread(arrays, expected, order, step)[1]))
     pyflowk.masked_softmax(strided[0], strided[1], bias=strided[2], scale=0.5, out=strided[0])
     np.testing.assert_array_equal(arrays.fetch(strided[0]), expected)
-    dx = pyflowk.masked_softmax_backward(spread(arrays, dy, order, step)[0], spread(arrays, expected, order, step)[0])
+    of_rows = [spread(arrays, values, order, step)[0] for values in (dy, expected)]
+    dx = pyflowk.masked_softmax_backward(*of_rows, **everything)
     np.testing.assert_array_equal(arrays.fetch(dx), gradient)
 
 
@@ -73,12 +75,14 @@ def test_a_mask_that_repeats_one_element_is_taken(arrays: Any) -> None:
         np.testing.assert_array_equal(y, 0 if masked else arrays.fetch(pyflowk.softmax(x)))
 
 
-def test_the_plan_of_strided_rows_names_the_copies(arrays: Any) -> None:
+def test_the_plan_names_the_copies_of_strided_rows_beside_a_mask(arrays: Any) -> None:
     x, _ = spread(arrays, drawn((6, 40), "float32"), (1, 0), 1)
     out, memory = spread(arrays, np.zeros((6, 40), np.float32), (1, 0), 1)
-    text = pyflowk.explain(pyflowk.softmax, x, out=out)
+    assert pyflowk.explain(pyflowk.softmax, x, out=out).startswith("strided_rows: ")
+    text = pyflowk.explain(pyflowk.masked_softmax, x, causal=True, out=out)
     assert text.startswith("on contiguous copies of x, out, by flowk_permute; then\n")
-    *plan, verdict = pyflowk.explain(pyflowk.softmax, arrays.put(np.zeros((6, 40), np.float32))).splitlines()
+    dense = arrays.put(np.zeros((6, 40), np.float32))
+    *plan, verdict = pyflowk.explain(pyflowk.masked_softmax, dense, causal=True).splitlines()
     copied = "verdict: extra pass: x, out are copied because the kernel needs contiguous rows"
     assert text.splitlines()[1:] == [*plan, copied] and verdict == "verdict: fast"
     np.testing.assert_array_equal(arrays.fetch(memory), 0)
