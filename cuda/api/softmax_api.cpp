@@ -73,8 +73,9 @@ Status make_layout(const Operand& operand, int32_t rank, const int64_t* shape, b
   *layout = layout_of(rank, shape, operand.strides);
   if (has_rows && layout->extents[rank - 1] == 1) layout->strides[rank - 1] = 1;
   if (has_rows && layout->strides[rank - 1] != 1)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s_strides[%d] = %lld, must be 1 beside a mask: a row is contiguous",
-                           operand.name, rank - 1, static_cast<long long>(layout->strides[rank - 1]));
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT,
+                           "%s_strides[%d] = %lld, must be 1 beside a mask: a row is contiguous", operand.name,
+                           rank - 1, static_cast<long long>(layout->strides[rank - 1]));
   const DtypeInfo dtype = dtype_info(operand.dtype);
   FLOWK_RETURN_IF_ERROR(check_size(operand.name, *layout, dtype.element_bytes));
   return check_pointer(operand.name, operand.pointer, dtype);

@@ -129,9 +129,19 @@ constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int m
           lanes};
 }
 
-constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int blocks = 0) {
-  return {SoftmaxKernel::strided_rows, backward, types,  no_mask, 1, columns, max_row_threads, blocks,
-          SoftmaxForm::any,            false,    row_width};
+constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int max_threads = 256,
+                                   int blocks = 0) {
+  return {SoftmaxKernel::strided_rows,
+          backward,
+          types,
+          no_mask,
+          1,
+          columns,
+          max_threads,
+          blocks,
+          SoftmaxForm::any,
+          false,
+          row_width};
 }
 
 }  // namespace table
@@ -221,12 +231,11 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::persistent_rows, false, up_to_32_bits, no_mask, 4, 4, max_row_threads, 1},
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
     // Columns that a thread holds.
-    table::strided(false, up_to_32_bits, strided_row_width, 8),
-    table::strided(false, up_to_32_bits, 1, 16),
+    table::strided(false, up_to_32_bits, strided_row_width, 8, 256, 3),
+    table::strided(false, up_to_32_bits, 1, 16, 512),
     table::strided(false, bits_64, 1, 8),
-    table::strided(true, bits_16, strided_row_width, 8),
-    table::strided(true, bits_32, strided_row_width, 4),
-    table::strided(true, up_to_32_bits, 1, 8),
+    table::strided(true, up_to_32_bits, strided_row_width, 4, 512),
+    table::strided(true, up_to_32_bits, 1, 8, 512),
     table::strided(true, bits_64, 1, 4),
     {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
     {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},

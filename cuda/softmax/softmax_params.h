@@ -192,8 +192,8 @@ struct PersistentRows {
 struct StridedRows {
   int32_t row_width = 1;
   // set by the plan:
-  int32_t lanes_shift = 0;        // log2(rows_per_block)
-  int32_t merge_shift = 0;        // log2 of the threads that merge a row's partial results
+  int32_t lanes_shift = 0;         // log2(rows_per_block)
+  int32_t merge_shift = 0;         // log2 of the threads that merge a row's partial results
   int64_t column_strides[2] = {};  // bytes from column to column: of x, or dy and y
   int64_t out_column_stride = 0;
   friend bool operator==(const StridedRows&, const StridedRows&) = default;

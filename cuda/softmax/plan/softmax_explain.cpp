@@ -24,7 +24,8 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::rows_in_lanes: return "short rows with an interval of unmasked columns";
     case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows per thread";
     case SoftmaxKernel::framed_rows: return "rows that start and end inside vectors, held as the vectors around them";
-    case SoftmaxKernel::strided_rows: return "columns lie apart in memory, and neighbouring threads have neighbouring rows";
+    case SoftmaxKernel::strided_rows:
+      return "columns lie apart in memory, and neighbouring threads have neighbouring rows";
     case SoftmaxKernel::two_pass_row:
       return "a row is too long to hold, or no other kernel takes its types or alignment";
   }
@@ -72,8 +73,8 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   const int64_t num_rows = params.rows.num_rows * (strided == nullptr ? 1 : strided->row_width);
   writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
-             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name,
-             static_cast<long long>(num_rows), static_cast<long long>(request.columns));
+             dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(num_rows),
+             static_cast<long long>(request.columns));
   writer.add("; rows in %d dimensions", params.rows.rank);
   if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");

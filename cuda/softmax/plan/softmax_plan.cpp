@@ -107,10 +107,9 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
 }  // namespace
 
 const char* softmax_kernel_name(SoftmaxKernel kernel) {
-  constexpr const char* names[] = {"row_in_registers", "row_in_shared",   "staged_rows",
-                                   "two_pass_row",     "rows_by_vectors", "rows_in_lanes",
-                                   "split_row",        "persistent_rows", "framed_rows",
-                                   "strided_rows"};
+  constexpr const char* names[] = {"row_in_registers", "row_in_shared", "staged_rows", "two_pass_row",
+                                   "rows_by_vectors",  "rows_in_lanes", "split_row",   "persistent_rows",
+                                   "framed_rows",      "strided_rows"};
   static_assert(std::size(names) == std::variant_size_v<SoftmaxMechanism>);
   return names[static_cast<int>(kernel)];
 }

@@ -35,19 +35,17 @@ bool has_row_packs(const SoftmaxCall& call) {
 
 }  // namespace
 
-// Enough threads share a row to hold it, if the block's rows then still are 32 bytes of memory; blocks of 256 threads,
-// or of 512 if those bytes would be fewer than 64.
+// Enough threads share a row to hold it, if the block's rows then still are 32 bytes of memory.
 SoftmaxConfig choose_strided_rows(const SoftmaxCall& call) {
-  constexpr int32_t min_row_bytes = 32, good_row_bytes = 64, good_threads = 256;
+  constexpr int32_t min_row_bytes = 32, good_threads = 256;
   SoftmaxConfig config;
-  const int32_t row_width = has_row_packs(call) ? strided_row_width : 1;
-  config.mechanism = StridedRows{.row_width = row_width};
-  const int32_t pack_bytes = row_width * call.in_bytes;
-  const int64_t columns = max_kernel_vectors(query_of(call, row_width));
-  const int32_t most = std::min(warp_lanes * row_width, max_row_threads * pack_bytes / min_row_bytes);
-  config.lanes_per_row = std::min(power_of_2_from(ceil_div(call.request.columns, columns)), most);
-  const int32_t rows = std::max({good_threads / config.lanes_per_row, good_row_bytes / pack_bytes, 1});
-  config.block_threads = std::min(config.lanes_per_row * rows, max_row_threads);
+  const StridedRows mechanism = {.row_width = has_row_packs(call) ? strided_row_width : 1};
+  const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, config, mechanism)];
+  const int32_t rows_of_min_bytes = std::max(min_row_bytes / (mechanism.row_width * call.in_bytes), 1);
+  const int32_t most = std::min(warp_lanes * mechanism.row_width, kernel.max_threads / rows_of_min_bytes);
+  config.mechanism = mechanism;
+  config.lanes_per_row = std::min(power_of_2_from(ceil_div(call.request.columns, int64_t{kernel.max_vectors})), most);
+  config.block_threads = std::max(good_threads, config.lanes_per_row * rows_of_min_bytes);
   return config;
 }
 
@@ -83,8 +81,8 @@ void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.out_column_stride = strides[softmax_out];
   mechanism.lanes_shift = std::countr_zero(static_cast<uint32_t>(lanes));
   mechanism.merge_shift = std::countr_zero(static_cast<uint32_t>(std::max(slices / width, 1)));
-  const int32_t wide_bytes = std::max(call.in_bytes, 4);  // of the type that is computed in
-  const int32_t partial = call.request.backward ? wide_bytes : partial_result_bytes(wide_bytes);
+  const bool is_16_bit = call.in_bytes == 2 && call.is_one_type;  // results of 16 bits from inputs of 16
+  const int32_t partial = call.request.backward ? std::max(call.in_bytes, 4) : partial_result_bytes(is_16_bit ? 2 : 8);
   plan->launch.num_blocks = ceil_div(rows.num_rows, int64_t{lanes});
   plan->launch.shared_bytes = strided_bytes(partial, lanes * width, slices);
 }

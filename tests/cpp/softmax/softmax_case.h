@@ -280,8 +280,8 @@ class CaseRun {
       for (int64_t j = 0; j < k; ++j) {
         const double y = y_.get(at(r, j)), dy = x_.get(at(r, j));
         values[in_row(j)] = !keeps(r, j) ? 0
-                        : row_.log   ? row_.scale * (dy - std::exp(y) * sum)
-                                     : row_.scale * y * (dy - sum);
+                            : row_.log   ? row_.scale * (dy - std::exp(y) * sum)
+                                         : row_.scale * y * (dy - sum);
       }
       return;
     }
@@ -304,8 +304,8 @@ class CaseRun {
     for (int64_t j = 0; j < k; ++j) {
       const double z = values[in_row(j)] - largest;
       values[in_row(j)] = !keeps(r, j) ? (row_.log ? -std::numeric_limits<double>::infinity() : 0)
-                      : row_.log   ? z - std::log(sum)
-                                   : std::exp(z) / sum;
+                          : row_.log   ? z - std::log(sum)
+                                       : std::exp(z) / sum;
     }
   }
 
