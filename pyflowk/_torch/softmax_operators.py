@@ -11,18 +11,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._operators.softmax_arguments import order_in_memory
 from .registration import CALLS, PARAMETERS, Rules, all_arguments, keep, register_operator
 
 
 def register_all() -> None:
-    register_operator("softmax", _empty_like, _Softmax(log=False))
-    register_operator("log_softmax", _empty_like, _Softmax(log=True))
-    register_operator("masked_softmax", _empty_like, _MaskedSoftmax())
-    register_operator("masked_softmax_backward", _empty_like, _Backward())
+    register_operator("softmax", _empty_softmax, _Softmax(log=False))
+    register_operator("log_softmax", _empty_softmax, _Softmax(log=True))
+    register_operator("masked_softmax", _empty_softmax, _MaskedSoftmax())
+    register_operator("masked_softmax_backward", _empty_backward, _Backward())
 
 
-def _empty_like(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-    return x.new_empty(x.shape, dtype=dtype or x.dtype)
+def _empty_softmax(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    return _empty((x,), any(one is not None for one in others) or _is_masked(**options), dtype)
+
+
+def _empty_backward(dy: Tensor, y: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    return _empty((dy, y), any(one is not None for one in others) or _is_masked(**options), dtype)
+
+
+def _is_masked(
+    lengths: Any = None, causal: bool = False, window: int | None = None, bias: Any = None, **options: Any
+) -> bool:
+    return lengths is not None or causal or window is not None or bias is not None
+
+
+def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | None) -> Tensor:
+    """A new result: in memory as the first array if the last dimension of all of them is strided and nothing is
+    masked, as pyflowk's softmax makes it."""
+    x = arrays[0]
+    order = tuple(range(x.dim()))
+    is_strided = x.dim() > 0 and all(one.stride(-1) != 1 for one in arrays)
+    if is_strided and not is_masked and x.shape[-1] > 1 and 0 not in x.shape:
+        order = order_in_memory(x.stride())
+    in_memory = x.new_empty([x.shape[d] for d in order], dtype=dtype or x.dtype)
+    return in_memory.permute([order.index(d) for d in range(x.dim())])
 
 
 def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:

@@ -39,6 +39,7 @@ FUNCTIONS: dict[str, tuple[Function, Function]] = {
     "gelu": (pyflowk.gelu, F.gelu),
     "prelu": (lambda x: pyflowk.prelu(x, x[0, :, 0]), lambda x: F.prelu(x, x[0, :, 0])),
     "softmax": (pyflowk.softmax, lambda x: x.softmax(-1)),
+    "softmax_of_rows_apart": (lambda x: pyflowk.softmax(x, 1), lambda x: x.softmax(1)),
     "masked_softmax": (
         lambda x: pyflowk.masked_softmax(x, columns_past(x, 3), scale=0.5),
         lambda x: (0.5 * x).masked_fill(columns_past(x, 3), -torch.inf).softmax(-1),

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -70,6 +71,32 @@ def test_opcheck(device: str, number: int) -> None:
         places = {**call.places, **dict(zip(call.differentiable, call.function()[1]))}
         arguments = tuple(places[place] for place in range(len(call.arguments)))
         torch.library.opcheck(call.operator, arguments, {name: places[name] for name in call.options})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_softmax_of_strided_rows_lies_as_its_fake_says(device: str) -> None:
+    flowk, x = torch.ops.flowk, torch.randn(2, 3, 4, 5, device=device)
+    lengths = torch.tensor([2, 3], dtype=torch.int32, device=device)
+    seen = set()
+    for y in (x, x.movedim(1, -1), x.swapaxes(0, 3), x[:, ::2].movedim(1, -1), x.permute(2, 3, 1, 0), x[:, :0].mT):
+        for call in (
+            flowk.softmax,
+            flowk.log_softmax,
+            flowk.masked_softmax,
+            lambda y: flowk.softmax(y, dtype=torch.float16),
+            lambda y: flowk.masked_softmax(y, lengths=lengths[: len(y)] if len(y) == 2 else None),
+            lambda y: flowk.masked_softmax(y, causal=True),
+            lambda y: flowk.masked_softmax_backward(y, y),
+            lambda y: flowk.masked_softmax_backward(y, y.contiguous()),
+            lambda y: flowk.masked_softmax_backward(y, y, window=3),
+        ):
+            result = call(y)
+            with FakeTensorMode() as mode:
+                mode.allow_non_fake_inputs = True
+                fake = call(mode.from_tensor(y))
+            assert (fake.shape, fake.stride(), fake.dtype) == (result.shape, result.stride(), result.dtype)
+            seen.add(result.is_contiguous())
+    assert seen == {True, False}
 
 
 @each_differentiable_call
