@@ -15,7 +15,7 @@ struct StridedSoftmax {
   using A = ComputeType<T>;
   using Partial = RowPartial<E>;
   static constexpr int num_inputs = 1;
-  // A result is value * factor, or of logarithms value * factor + term.
+  // A result is value * factor, or for logarithms value * factor + term.
   struct Results {
     A factor, term;
   };
@@ -43,9 +43,11 @@ struct StridedSoftmax {
   }
   static __device__ __forceinline__ A reference_of(A max) { return max == negative_infinity<A>() ? A{0} : max; }
 
-  __device__ __forceinline__ A exponent(A score, A reference) const { return (score - reference) * size * factor; }
+  // A difference of scores could overflow before it is scaled.
+  __device__ __forceinline__ A difference(A score, A reference) const { return fma(score, size, -(reference * size)); }
+  __device__ __forceinline__ A exponent(A score, A reference) const { return difference(score, reference) * factor; }
 
-  // Takes a thread's columns of a row. Their values become exponentials, or exponents' differences for logarithms.
+  // Takes a thread's columns of a row. Their values become exponentials, or for logarithms differences.
   template <int kColumns>
   __device__ __forceinline__ void take(A (&values)[kColumns][num_inputs], int count, Partial* partial) const {
     A most = partial->max;
@@ -59,20 +61,20 @@ struct StridedSoftmax {
   }
   template <int kColumns>
   __device__ __forceinline__ RowValue<E> exponentiate(A (&values)[kColumns][num_inputs], int count, A max) const {
-    const A scaled = reference_of(max) * size;
+    const A reference = reference_of(max);
     ThreadSum<E> sum;
     if (log_softmax) {
 #pragma unroll
       for (int k = 0; k < kColumns; ++k) {
         if (k >= count) break;
-        values[k][0] = fma(values[k][0], size, -scaled);
+        values[k][0] = difference(values[k][0], reference);
         sum.take_one(exponential<E>(values[k][0] * factor));
       }
     } else {
 #pragma unroll
       for (int k = 0; k < kColumns; ++k) {
         if (k >= count) break;
-        values[k][0] = exponential<E>(fma(values[k][0], size, -scaled) * factor);
+        values[k][0] = exponential<E>(exponent(values[k][0], reference));
         sum.take_one(values[k][0]);
       }
     }
@@ -84,7 +86,7 @@ struct StridedSoftmax {
     exponentiate(values, count, row.max);
   }
 
-  // Merges every `step`th of the partial results before `end`, over `lanes` lanes.
+  // Merges the partial results before `end` that are `pitch` apart, and those of `lanes` lanes.
   __device__ __forceinline__ Partial merge(const Partial* parts, const Partial* end, int pitch, int lanes) const {
     Partial merged = empty();
     for (const Partial* part = parts; part < end; part += pitch) merged.max = larger_of(merged.max, part->max);
@@ -97,7 +99,7 @@ struct StridedSoftmax {
   // For values relative to `max`.
   __device__ __forceinline__ Results finish(const Partial& row, A max) const {
     const ResultFactors<E> factors(log_softmax, row.sum, factor * static_cast<A>(natural_per_base<E>));
-    const A reference = reference_of(row.max), change = (reference_of(max) - reference) * size;
+    const A change = difference(reference_of(max), reference_of(row.max));
     if (log_softmax) return {factors.factor, change * factors.factor + factors.term};
     // Of a maximum of -infinity all exponentials are 0, or one is NaN.
     return {factors.factor * (max == negative_infinity<A>() ? A{0} : exponential<E>(change * factor)), 0};

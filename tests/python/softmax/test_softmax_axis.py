@@ -65,6 +65,19 @@ def test_channels_take_one_pass(arrays: Any, shape: tuple[int, ...]) -> None:
     assert pyflowk.explain(pyflowk.softmax, x, 1).endswith("verdict: fast\n")
 
 
+@pytest.mark.parametrize("scale", [1e-38, -1e-37, 1e-30, 1.0, -5e3, 1e9])
+@pytest.mark.parametrize("log", [False, True])
+def test_scores_of_any_size_lie_apart(arrays: Any, scale: float, log: bool) -> None:
+    x = np.array([[3e38, -3e38, 2e38, 0], [1, 2, 3, 4], [-3e38, -2e38, -3e38, -1e38], [0, 1e-3, 0, -1e-3]], np.float32)
+    exact = (scale * x.astype(np.float64)) - (scale * x.astype(np.float64)).max(-1, keepdims=True)
+    exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
+    apart = arrays.put(np.ascontiguousarray(x.T))
+    y = pyflowk.masked_softmax(arrays.view(apart, 0, (4, 4), (4, 16), np.float32), scale=scale, log=log)
+    with np.errstate(over="ignore"):
+        expected = (exact if log else np.exp(exact)).astype(np.float32)
+    np.testing.assert_allclose(arrays.fetch(y), expected, rtol=2e-6, atol=2e-6)
+
+
 def test_wrong_axes_are_named(arrays: Any) -> None:
     x = arrays.put(X)
     for call, error, text in (
