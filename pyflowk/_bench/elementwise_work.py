@@ -224,6 +224,7 @@ class ElementwiseWork(Work):
         self.operation, self.jit, self.part, self.parameters = op, jit, part, PARAMETERS.get(op, ())
         self.kind, self.types, self.shape_text = name, ",".join(kinds), by(shape)
         self.note = ",".join(layouts) if any(layouts) else ""
+        self.transposes = "T" in layouts and layouts[-1] != "T"
         self.function, _, self._num_parameters = _ARITIES[type(_BY_NAME[op])]
         self.read_bytes = sum(math.prod(own) * BYTES[kind] for own, kind in zip(shapes, kinds))
         self.written_bytes = math.prod(shape) * BYTES[kinds[-1]]
@@ -286,7 +287,26 @@ class ElementwiseWork(Work):
             same = close | past | (wide == expected) | (np.isnan(wide) & np.isnan(expected))
         return bool(same.all())
 
+    def rival_operands(self, i: int) -> list[Tensor]:
+        """The inputs, and out if a new result of PyTorch would lie in memory as a transposed input does."""
+        return [*self.operands[i], self.outs[i]] if self.transposes else self.operands[i]
+
     def formula(self, torch: Any) -> Callable[..., Any]:
+        if self.transposes:
+            function = self._function(torch)
+            return lambda *tensors: tensors[-1].copy_(function(*tensors[:-1]))
+        return self._function(torch)
+
+    def eager(self, torch: Any) -> Callable[..., Any]:
+        """formula() in one kernel."""
+        if not self.transposes or self.operation == "copy":
+            return self.formula(torch)
+        if self.operation == "relu":
+            return lambda x, out: torch.clamp_min(x, 0, out=out)
+        function = torch_formula(self.operation, torch)
+        return lambda *tensors: function(*tensors[:-1], out=tensors[-1])
+
+    def _function(self, torch: Any) -> Callable[..., Any]:
         if self.operation == "copy":
             dtype = getattr(torch, NAMES[self.outs[0].kind])
             return lambda *tensors: tensors[0].to(dtype)

@@ -224,6 +224,18 @@ def test_pytorch_is_a_rival_that_is_checked(op: str, words: str) -> None:
     graphs["torch"]()
 
 
+@pytest.mark.parametrize("index", range(8))
+def test_pytorch_transposes_too(index: int) -> None:
+    pytest.importorskip("torch")
+    case = elementwise_work.cases_of("transposed")[-index] | {"shape": (20, 30)}
+    work = make_work(HostMachine(), "elementwise", case, num_sets=2)
+    graphs, skipped = rivals_of(work.machine, work, ["torch"])
+    assert list(graphs) == ["torch"], skipped
+    work.poison()
+    graphs["torch"]()
+    assert work.check_rival()
+
+
 def test_a_rival_that_is_wrong_or_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch, "softmax", lambda x, dim: x * 0)
