@@ -147,6 +147,7 @@ __global__ void __launch_bounds__(elementwise_threads,
       decltype(type)::type::with_size(
           params.operands[k], [&](auto size) { stage_aligned<kN, decltype(size)::value>(params, position, k); });
   });
+  // One element is repeated after the barrier: a selection here would wait for each row's load before the next one.
   uint32_t packs[Shape::rows_per_thread][num_inputs][PackWords<kN, In...>::whole];
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
@@ -154,18 +155,23 @@ __global__ void __launch_bounds__(elementwise_threads,
     decltype(type)::type::with_size(params.operands[k], [&](auto size) {
 #pragma unroll
       for (int r = 0; r < Shape::rows_per_thread; ++r)
-        if (has_row(r)) load_whole_pack<kN, decltype(size)::value>(params.operands[k], locate(k, r), packs[r][k - 1]);
+        if (has_row(r)) load_unrepeated<kN, decltype(size)::value>(params.operands[k], locate(k, r), packs[r][k - 1]);
     });
   });
   async_copy_wait();
   __syncthreads();
   for_each_input<In...>([&](auto index, auto type) {
     constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::staged)
-      decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-        gather_aligned<kN, decltype(size)::value>(&shared<unsigned char>() + params.operands[k].shared_offset, thread,
-                                                  k - 1, packs);
-      });
+    if (params.operands[k].access == ElementwiseAccess::aligned) return;
+    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
+      constexpr int bytes = decltype(size)::value;
+      if (params.operands[k].access == ElementwiseAccess::staged) {
+        gather_aligned<kN, bytes>(&shared<unsigned char>() + params.operands[k].shared_offset, thread, k - 1, packs);
+        return;
+      }
+#pragma unroll
+      for (int r = 0; r < Shape::rows_per_thread; ++r) pack::repeat<kN, bytes>(packs[r][k - 1]);
+    });
   });
   const auto functor = factory();
   // A loop, for one copy of the functor's code. The packs move up, so that they stay in registers.
