@@ -13,7 +13,7 @@ namespace flowk::detail {
 // The version of the parameters' layout and meaning. A plan of another libflowk has other parameters than a kernel that
 // was compiled with this header: flowk_functor_plan() compares. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every
 // change of a struct, an enum or a constant of this file.
-constexpr int elementwise_params_version = 2;
+constexpr int elementwise_params_version = 3;
 
 // Threads per block. Blocks that each write 4 KB once, in memory order, are as fast as a memcpy.
 constexpr int elementwise_threads = 256;
@@ -133,8 +133,8 @@ struct ElementwiseRows {
 };
 
 // Tiles of one other dimension (rows) by the innermost one (columns). Staged inputs have their neighbours along the
-// rows: shared memory holds `halo` + columns runs of them. If the rows of out are not aligned, the packs of a row start
-// up to `halo` columns before the tile so that they are; halo + 1 is then a power of two.
+// rows: shared memory holds `halo` + columns runs of them. If the packs of out are not aligned, the first pack of a row
+// starts up to `halo` columns before the tile, at a sector of out; halo + 1 is a power of two, at most two packs.
 struct ElementwiseTile {
   int32_t halo;
   Divider tiles_per_row;     // along the innermost dimension

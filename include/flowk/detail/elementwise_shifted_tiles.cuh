@@ -86,7 +86,7 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
     const int upper = ::min(Shape::columns + tile.halo, row_elements - first_column);
     const bool is_inner =
         position.row > 0 && tile.column_elements - position.row >= static_cast<uint32_t>(Shape::rows + vector_bytes);
-    stage_runs<Shape::rows * kSize / vector_bytes + 1, Shape::columns + kN - 1>(
+    stage_runs<Shape::rows * kSize / vector_bytes + 1, Shape::columns + 2 * kN - 1>(
         operand, is_inner,
         {corner + lower * operand.step, operand.step, upper - lower, static_cast<uint32_t>(num_rows * kSize),
          lead + static_cast<uint32_t>(lower) * pitch, pitch},
