@@ -292,10 +292,9 @@ struct FloatFormulas {
   }
   // e^x rounds to 0 for some finite x, and 0 * infinity is NaN. A small x is scaled, so that x / 2 is not denormal.
   __device__ __forceinline__ static T silu_mul(T x, T y) {
-    if (fabs(y) > largest && x >= -largest) return x * y;
-    const bool is_small = fabs(x) < scale_down;
+    const bool is_infinite = fabs(y) > largest && x >= -largest, is_small = fabs(x) < scale_down;
     const T result = gated(is_small ? x * (T(1) / scale_down) : x, x, y);
-    return is_small ? result * scale_down : result;
+    return is_infinite ? x * y : is_small ? result * scale_down : result;
   }
   __device__ __forceinline__ static T logical_and(T x, T y) { return x != T(0) && y != T(0); }
   __device__ __forceinline__ static T logical_or(T x, T y) { return x != T(0) || y != T(0); }
@@ -357,9 +356,20 @@ struct FloatFormulas {
   // bounded_below(x) * sigmoid(u) * y. sigmoid(u < 0) is e^u / (1 + e^u), whose numerator is taken as two factors, so
   // that only the result may be denormal.
   __device__ __forceinline__ static T gated(T x, T u, T y) {
-    const T root = exp_of(-half * fabs(u));
-    const T factor = u < T(0) ? root : T(1);
-    return bounded_below(x) * factor / ::fma(root, root, T(1)) * (factor * y);
+    if constexpr (std::is_same_v<T, float>) {
+      // Approximations, which err by 2^-22 and 2^-23, and the exponent by 2^-24 of itself: 7.5 + |u| units in all. A
+      // root below 2^-100, of which the denominator is 1, is scaled so that it is not denormal.
+      const float exponent = fabsf(u) * -0.72134752f;
+      const bool is_scaled = exponent < -100.0f;
+      const float root = exp2_approx_ftz(is_scaled ? exponent + 32.0f : exponent);
+      const float factor = u < 0.0f ? root : 1.0f;
+      const float result = bounded_below(x) * factor * reciprocal_approx_ftz(fmaf(root, root, 1.0f)) * (factor * y);
+      return is_scaled && u < 0.0f ? result * 0x1p-64f : result;
+    } else {
+      const T root = exp_of(-half * fabs(u));
+      const T factor = u < T(0) ? root : T(1);
+      return bounded_below(x) * factor / ::fma(root, root, T(1)) * (factor * y);
+    }
   }
   // x Phi(x) = -phi(x) (1 - w + 3 w^2 - 15 w^3 + ...), w = 1 / x^2, for x < -36, where Phi(x) may be denormal: phi(x)
   // is taken as two factors. What is left out is 10395 w^6, 5e-15.

@@ -193,9 +193,8 @@ bool plan_tiles(const Problem& problem, int dim, ElementwisePlan* plan) {
   const int64_t out_bytes = int64_t{1} << out.element_shift;
   const bool has_whole_packs =
       out.step != out_bytes || rows_are_aligned(problem, out, 0, plan->pack_elements * out_bytes, -1);
-  tile.halo = has_whole_packs
-                  ? 0
-                  : std::min(2 * plan->pack_elements, static_cast<int32_t>(sector_bytes / out_bytes)) - 1;
+  tile.halo =
+      has_whole_packs ? 0 : std::min(2 * plan->pack_elements, static_cast<int32_t>(sector_bytes / out_bytes)) - 1;
   const int64_t num_columns = ceil_div(problem.shape.extents[problem.inner] + tile.halo, tiles.tile_columns);
   const int64_t num_rows = ceil_div(problem.shape.extents[dim], tiles.tile_rows);
   tile.tiles_per_row = Divider(static_cast<uint32_t>(num_columns));

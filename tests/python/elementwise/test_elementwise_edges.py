@@ -196,8 +196,8 @@ def test_silu_and_gelu_tanh_keep_their_bounds_to_the_least_result(arrays: Any) -
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), BFLOAT16], ids=str)
 def test_silu_mul_raises_a_small_silu_without_loss(arrays: Any, dtype: np.dtype) -> None:
-    x = -np.linspace(60, 172, 5001).astype(dtype)
-    for factor in (1e38, -2.5e20, 1e-3):
+    x = -np.linspace(60, 215, 7001).astype(dtype)
+    for factor in (3.3e38, 1e38, -2.5e20, 1e-3):
         y = np.full(x.shape, factor).astype(dtype)
         exact = silu(x) * y.astype(np.longdouble)
         actual = arrays.fetch(pyflowk.silu_mul(arrays.put(x), arrays.put(y)))
@@ -205,7 +205,7 @@ def test_silu_mul_raises_a_small_silu_without_loss(arrays: Any, dtype: np.dtype)
             assert ulps(actual, exact).max() <= 1
             continue
         least = float(np.finfo(np.float32).smallest_subnormal)
-        allowed = (8 + np.abs(x.astype(np.float64))) * float(np.finfo(np.float32).eps) * np.abs(exact) + least
+        allowed = (8 + np.abs(x.astype(np.float64))) * float(np.finfo(np.float32).eps) * np.abs(exact) + least / 2
         assert (np.abs(actual - exact) <= allowed).all()
 
 
