@@ -100,6 +100,18 @@ def cross_entropy(
     an lse of -infinity and an entropy of 0; a NaN or +infinity in a row gives NaN.
 
     Mean and sum are left to the caller: ``loss.sum() / (targets != ignore_index).sum()`` is PyTorch's mean.
+
+    See Also
+    --------
+    cross_entropy_backward : The gradient, which may overwrite the logits.
+    cross_entropy_partials : A shard of the vocabulary.
+
+    Examples
+    --------
+    >>> logits = np.array([[0, 0], [2, 0]], np.float32)
+    >>> loss, lse = pyflowk.cross_entropy(logits, np.array([0, 1]))
+    >>> loss.round(3)
+    array([0.693, 2.127], dtype=float32)
     """
     results = (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(
         *(logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy),

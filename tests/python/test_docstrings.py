@@ -17,7 +17,7 @@ OF_NUMPY = {
     *("add", "add_multiply", "fma", "scale", "where", "clip"),
     *("relu", "gelu", "silu_mul", "leaky_relu", "prelu", "prelu_backward"),
     *("softmax", "log_softmax", "masked_softmax", "masked_softmax_backward"),
-    *("explain", "prepare", "tune"),
+    *("cross_entropy", "explain", "prepare", "tune"),
 }
 ON_A_GPU = {"ElementwiseKernel", "asarray", "empty"}
 OF_MEMORY_ON_A_GPU = {"statistics", "copy_async"}
