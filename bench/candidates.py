@@ -24,7 +24,7 @@ from pyflowk._bench.tensors import words_of
 from pyflowk._bench.work import Work, free_memory
 from pyflowk._native import library
 
-AT_ONCE = 24  # graphs that are kept
+AT_ONCE = 24  # CUDA graphs that exist at a time
 DOES_NOT_FIT = 1  # a candidate's status; other numbers than 0 are failures
 
 Launch = Callable[[int], int]  # on buffer set i
@@ -75,7 +75,7 @@ def works(machine: Any, op: str, sets: Sequence[str], only: Mapping[str, Collect
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all have."""
+    """A parser with the options that all tune_*.py have."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--json")
@@ -122,5 +122,5 @@ def finish(rows: list[Row], path: str | None) -> None:
 
 
 def result_of(row: Row, found: Mapping[Any, float]) -> Row:
-    """What finish() takes."""
+    """The result of a case, as finish() takes it."""
     return row | {"pick": row["fractions"]["flowk"], "candidates": {str(name): value for name, value in found.items()}}

@@ -48,7 +48,7 @@ def run_case(library: ctypes.CDLL, case: dict, types: int | tuple[str, str]) -> 
 
 
 def moves() -> list[tuple[dict, int]]:
-    """Every case of the table with every element size that it is for."""
+    """Every case of the table, with each of its element sizes."""
     return [
         (case, size) for case in CASES for size in (TYPE_OF_SIZE if "every_type" in case else [case["element_bytes"]])
     ]

@@ -44,7 +44,7 @@ EXAMPLES = """examples:
 
 
 def main() -> int:
-    """The exit status. If the reader of a pipe has gone (`... | head`), it is that of a program that SIGPIPE ends."""
+    """The exit status. If the reader of a pipe has gone (`... | head`), it is as if SIGPIPE had ended the program."""
     try:
         try:
             return _run()

@@ -153,7 +153,7 @@ class Bound(NamedTuple):
 
 
 def call(request: Request, outs: tuple[object, ...] = (None,), stream: Stream | None = None) -> Any:
-    """Runs a request. Returns the arrays of `outs`, or in the place of None new arrays of the first array's kind.
+    """Runs a request. Returns the arrays of `outs`; for each None a new array of the first array's kind.
 
     Raises TypeError or ValueError if an argument is not an array or lies on another device, and what the plan
     raises, before anything is allocated; FlowkError for a status of the library.
@@ -309,7 +309,7 @@ def no_array(name: str, signature: Signature, wanted: str = "array") -> TypeErro
 
 
 def signatures_of(geometry: tuple[Any, ...]) -> tuple[Signature, ...]:
-    """The signatures of inputs whose shapes, strides and dtypes follow each other in `geometry`."""
+    """The signatures of the inputs; `geometry` has the shape, strides and dtype of one after the other."""
     triples = zip(geometry[::3], geometry[1::3], geometry[2::3])
     return tuple(dtype if shape is None else (shape, strides, dtype) for shape, strides, dtype in triples)
 

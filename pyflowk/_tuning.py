@@ -88,7 +88,7 @@ def tune(op: Callable[..., Any] | str, *arguments: Any, max_trials: int = 12, **
 
 
 def _timed(step: Step, max_trials: int, times: list[tuple[c_double, c_double]]) -> Step:
-    """A permute as a call of flowk_permute_tune(), whose times are put into `times`; any other step as it is."""
+    """A permute becomes a call of flowk_permute_tune(), with the times in `times`; any other step stays as it is."""
     if step.function == "flowk_permute":
         x, src_strides, out, dst_strides, rank, shape, axes, dtype = step.args
         args = (x, src_strides, dtype, out, dst_strides, dtype, rank, shape, axes, c_double(1))

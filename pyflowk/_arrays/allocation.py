@@ -91,7 +91,7 @@ def set_source(source: Source | None) -> None:
 
 
 def allocate(num_bytes: int, device: int, stream: int) -> tuple[Allocation, int]:
-    """(The owner of that much memory, its address). If there is not enough, garbage is collected and the pool is
+    """(The owner of `num_bytes` of memory, its address). If there is not enough, garbage is collected and the pool is
     trimmed once; MemoryError if that does not help."""
     source, tally = _source or allocate_from_pool, tally_of(device)
     cause: Exception | None = None
@@ -203,7 +203,7 @@ def trim_pool(device: int, num_bytes_kept: int, stream: int | None = None) -> No
 
 
 def reserved_bytes(device: int) -> int:
-    """What the pool holds of the GPU's memory, in use or not."""
+    """The bytes of the GPU's memory that the pool holds, in use or not."""
     pool = _pools.get(device)
     return 0 if pool is None else int(pool.attributes.reserved_mem_current)
 

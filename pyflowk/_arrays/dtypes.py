@@ -31,7 +31,7 @@ _NAMES = {code: code.name.lower() for code in DType} | {DType.FLOAT8_E4M3: "floa
 _BY_NAME = {name: code for code, name in _NAMES.items()}
 # For moves of any other type (datetime64, other byte orders, small structs), which need only the element's size.
 _BY_BYTES = {1: DType.UINT8, 2: DType.UINT16, 4: DType.UINT32, 8: DType.UINT64, 16: DType.COMPLEX128}
-# Names of frameworks' dtypes whose arrays hold more than elements, such as torch.qint8, start with one of these.
+# The names of dtypes start with one of these if their arrays hold more than elements, such as torch.qint8.
 _OPAQUE = ("q", "bits")
 # All types, those that functions compute in, and what softmax and PReLU compute in.
 ALL_TYPES = tuple(DType)

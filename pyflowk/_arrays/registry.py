@@ -71,7 +71,7 @@ def _find_adapter(x: object, name: str) -> AnyAdapter:
 
 
 def interceptor_of(arrays: Iterable[object]) -> Interceptor | None:
-    """What makes a call that the framework of one of these arrays must see; None if there is none."""
+    """The interceptor that makes the call, if the framework of one of these arrays must see it; None if none must."""
     for index, array in enumerate(arrays):
         try:
             interceptor = array_adapter(array, "").interceptor_of(array, None if index else "")

@@ -69,7 +69,7 @@ def cases() -> Iterator[tuple[str, Case]]:
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
-    """One line per claim and one per case. The rows are those of cases(), in their order."""
+    """One line per claim and one per case. The rows are the results of cases(), in the same order."""
     rest = iter(rows)
     yield "\nThe articles: the time of PyTorch, and of the plain kernel that the article starts from, over flowk's"
     times: dict[str, dict[str, float]] = {}

@@ -181,7 +181,7 @@ def _jit(machine: Any, work: Work) -> Replay:
 
 
 def _plain(machine: Any, work: Work) -> Replay:
-    """The kernel that the article starts from."""
+    """The simple kernel with which the article begins."""
     return _captured(machine, work, plain_call(machine, work))
 
 

@@ -175,7 +175,7 @@ class Tensor:
         return tensor
 
     def is_contiguous(self) -> bool:
-        """Whether the strides are those of C order."""
+        """Whether the array is contiguous in C order."""
         return list(self.strides) == layout(self.shape)[0]
 
     @property

@@ -84,9 +84,9 @@ class CallPath:
         return call if cache is None else cache.kernel(self.cached_call, call, miss, asked)
 
     def as_operator(self, function: Any, under_autograd: Any, under_autocast: Any = None) -> None:
-        """Makes `cached_call`, or a function of kernel(), that of an operator: with torch's tensors, and numbers beside
-        them, it calls `under_autograd` if one requires a gradient, and `under_autocast` under autocast. Both take the
-        inputs alone."""
+        """Makes `cached_call`, or a function of kernel(), an operator's: if all arrays are torch's tensors, it calls
+        `under_autograd` if one of them requires a gradient, and `under_autocast` under autocast. Both take the inputs
+        alone."""
         cache = program_cache()
         if cache is not None:
             cache.as_operator(function, under_autograd, under_autocast)

@@ -134,7 +134,7 @@ def _mask_address(mask: Any, arrays: dict[Arg, int], keep: list[Any]) -> int:
 
 
 def is_number_of_call(role: str, argument: Any) -> bool:
-    """Is the argument a number of which the key of a plan has the type alone?"""
+    """Whether the argument is a number whose value is not in the key of a plan: only its type is."""
     return (role in "avn" and type(argument) is float) or (role == "n" and type(argument) is int)
 
 
@@ -153,7 +153,7 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
         return None  # an array that was made of an argument, such as lengths of a list
     first = next((one for one in arguments if type(one) in ARRAYS), None)
     if (type(first), getattr(first, "dtype", None)) != (type(bound.x), bound.x.dtype):
-        return None  # calls.c makes new arrays like the call's first array, _new_arrays() like the operation's
+        return None  # calls.c would make results of another kind: like the call's first array, not the operation's
     outs = operation.out_names
     positions: dict[str, int] = {}
     numbers: dict[str, int] = {}

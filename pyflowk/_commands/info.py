@@ -65,7 +65,7 @@ def _library_lines(backend: str) -> Iterator[tuple[str, str]]:
 def _package_version(package: str) -> str:
     try:
         module = import_module(package)
-        if module.__file__ is None:  # a folder of that name: cuda/core of the source tree
+        if module.__file__ is None:  # a folder with the package's name, such as cuda/core of the source tree
             raise ImportError(f"No module named {package!r}")
         return str(module.__version__)
     except Exception as error:  # a broken cuda-python raises more than ImportError

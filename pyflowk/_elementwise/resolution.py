@@ -119,8 +119,8 @@ def types_in_words(takes: str) -> str:
 
 
 def _wrong_types(takes: str, operands: tuple[DType | type, ...], names: tuple[str, ...], common: DType) -> TypeError:
-    """The exception. It names the first operand whose type op does not take; all operands, if op takes each type but
-    not their common type."""
+    """The exception for types that op does not take. It names the first operand of such a type; if op takes each type
+    but not their common type, it names all operands."""
     wanted = types_in_words(takes)
     codes = [kind if isinstance(kind, DType) else _type_of_number(kind) for kind in operands]
     texts = [

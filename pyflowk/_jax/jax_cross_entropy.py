@@ -162,7 +162,7 @@ def _transposed(primitive: Any, cotangent: jax.Array, *operands: Any, **paramete
 
 def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[Any, Any]:
     size = batch_size(operands, dimensions)
-    is_backward = primitive is cross_entropy_backward_p  # whose first operand has the results in its first dimension
+    is_backward = primitive is cross_entropy_backward_p  # the results are the first dimension of its first operand
     moved = [
         batched_at(operand, d, int(is_backward and index == 0), size)
         for index, (operand, d) in enumerate(zip(operands, dimensions))

@@ -154,7 +154,7 @@ def _code_of(dtype: np.dtype[Any]) -> DType:
 @functools.lru_cache(maxsize=1024)
 def _computation(op: Op, common: np.dtype[Any], float_type: np.dtype[Any]) -> tuple[Op, np.dtype[Any]]:
     """The operation that computes `op` on operands of type `common`, and the type that it computes in; `float_type` is
-    that of operations that only floats have."""
+    the type for operations that only floats have."""
     computation = computed_as(op, _code_of(common), _code_of(float_type))
     if computation is None:
         words = {"B": "bool", "I": "integers", "F": "floats"}

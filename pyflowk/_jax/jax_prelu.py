@@ -67,7 +67,7 @@ def _checked_axis(x: jax.Array, alpha: jax.Array, channel_axis: int) -> int:
 
 
 def _values(axis: int, x: Any, alpha: Any, *others: Any) -> list[Any]:
-    """In the type that the library computes in, alpha with x's dimensions."""
+    """The operands, converted to the type that the library computes in; alpha broadcasts to x."""
     compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
     alpha_shape = tuple(-1 if d == axis else 1 for d in range(x.ndim))
     return [x.astype(compute), alpha.astype(compute).reshape(alpha_shape), *(y.astype(compute) for y in others)]

@@ -81,10 +81,10 @@ def _checked_scale(scale: Any, code: DType) -> float:
 
 
 def _of_rank(operand: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array:
-    """An operand as the primitive takes it with an x of that shape."""
+    """An operand with the rank and the last extent that the primitive needs; x has `shape`."""
     rank = max(len(shape), 2)
     ones = (1,) * (rank - operand.ndim)
-    if name == "lengths":  # their dimensions are the first ones of all but x's last
+    if name == "lengths":  # which have x's first dimensions, and none for its last
         return operand.reshape(operand.shape + ones[1:])
     operand = operand.reshape(ones + operand.shape) if ones else operand
     # The last extent is x's, because rows are read in memory as they are.
@@ -108,7 +108,7 @@ def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, dtype:
 
 
 def _values(dtype: np.dtype[Any], *arrays: Any) -> list[Any]:
-    """In the type that the library computes in."""
+    """The operands, converted to the type that the library computes in."""
     is_double = dtype == jnp.float64 or any(x.dtype == jnp.float64 for x in arrays)
     return [x.astype(jnp.float64 if is_double else jnp.float32) for x in arrays]
 

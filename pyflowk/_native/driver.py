@@ -89,7 +89,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def _value_of(c_type: type[Any], name: str, *arguments: object) -> Any:
-    """What a function of the driver writes to its first argument."""
+    """The value that a function of the driver writes to its first argument."""
     value = c_type()
     _call(name, ctypes.byref(value), *arguments)
     return value.value
@@ -115,7 +115,7 @@ def device_name(device: int) -> str:
 
 @functools.cache
 def architecture(device: int) -> str:
-    """What a GPU's compiler calls it: sm_90."""
+    """The name that nvcc has for a GPU's architecture: sm_90."""
     major, minor = (_attribute(attribute, device) for attribute in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
     return f"sm_{major}{minor}"
 

@@ -144,7 +144,7 @@ def installed_paths(file_name: str) -> Iterator[str]:
     installed = files(package).joinpath("lib").joinpath(file_name)
     folder = os.path.dirname(os.path.dirname(__file__))
     yield str(installed) if installed.is_file() else os.path.join(folder, "lib", file_name)
-    # In a source tree, whose pyflowk/ hides the installed package: the libraries of the installed one.
+    # In a source tree, pyflowk/ hides the installed package: here are the libraries of the installed one.
     with contextlib.suppress(PackageNotFoundError):
         yield os.path.abspath(str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}")))
 
@@ -170,7 +170,7 @@ def _open(path: str) -> ctypes.CDLL:
 
 
 class _OnDevice:
-    """A library whose functions run with `device` current: what a machine with several GPUs needs."""
+    """A library that makes `device` current for each call, which is needed if the machine has several GPUs."""
 
     def __init__(self, library: ctypes.CDLL, device: int) -> None:
         self._library = library

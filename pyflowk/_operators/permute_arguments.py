@@ -37,7 +37,7 @@ _CONVERTED = tuple(code for code in NUMBER_TYPES if code not in (DType.INT64, DT
 
 
 def axes_tuple(axes: Any) -> tuple[int, ...]:
-    """The axes as integers; TypeError where they are none."""
+    """The axes as integers; TypeError if one is no integer."""
     try:
         return tuple(map(operator.index, axes))
     except (TypeError, NotImplementedError) as error:  # the second by a memoryview
@@ -108,7 +108,7 @@ _PERMUTE_CONVERT = Operation(("x",), functools.partial(_plan, True), parameters=
 
 
 def _converted_type(dtype: Any, wanted: DType | None) -> DType:
-    """The type of x; TypeError where flowk_permute_convert() does not take it or `wanted`."""
+    """The type of x; TypeError if flowk_permute_convert() does not take it or `wanted`."""
     code = type_of_elements(dtype)
     if code not in _CONVERTED:
         raise wrong_dtype("x", dtype, f"{listed(_CONVERTED)} to be converted or scaled")

@@ -9,7 +9,7 @@ from .._arguments import count_of, shown
 def axes_of_pattern(pattern: str, rank: int) -> tuple[int, ...]:
     """The axes that a pattern describes for an array of `rank` dimensions. ``...`` are all dimensions without a name.
 
-    ValueError where it is no permutation of names, or has another number of them.
+    ValueError if it is no permutation of names, or has more or fewer names than `rank`.
     """
     sides = pattern.split("->")
     if len(sides) != 2:

@@ -386,7 +386,7 @@ def _lies_strided(
 def _plan_along(
     signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], options: tuple[Options, int, str]
 ) -> Program | None:
-    """The plan for the dimension options[1]: that of the same array with this dimension last."""
+    """The plan for the dimension options[1]: it is planned as the same array with this dimension last."""
     require_arrays(("x",), signatures)
     rest, axis, name = options
     shape, (out,) = signatures[0][0], outs

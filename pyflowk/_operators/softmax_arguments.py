@@ -154,7 +154,7 @@ def arguments_of(
         if each not in OF_MASK:
             firsts.append(Int64Pointer(address_of(in_elements)))
             continue
-        # The lengths stand under x's first dimensions, the mask and the bias under its last ones.
+        # The lengths have x's first dimensions. The mask and the bias broadcast as in NumPy: to x's last dimensions.
         repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
         zeros = (0,) * (len(shape) - (each == "lengths") - len(extents))
         over_x = repeated + zeros if each == "lengths" else zeros + repeated

@@ -116,7 +116,7 @@ class _CrossEntropy(Rules):
 
 
 class _Backward(Rules):
-    """Its own gradients are those of its formula in torch's operators, which have gradients of any order."""
+    """The gradient operator. Its derivatives are taken of its formula in torch's operators, to any order."""
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
         keep(ctx, *arguments[:7])

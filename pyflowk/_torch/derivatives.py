@@ -37,7 +37,7 @@ def _where(condition: Tensor, g: Tensor) -> Tensor:
 
 
 def _unless(g: Tensor, dropped: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """0 where `dropped`, half of g where x and y are equal, else g: beside a NaN too."""
+    """0 where `dropped`, half of g where x and y are equal, and g elsewhere, also where x or y is NaN."""
     return torch.where(x == y, g / 2, _where(~dropped, g))
 
 

@@ -137,7 +137,7 @@ def _kind(code: DType, has_no_dimensions: bool) -> DType | ZeroDim:
 
 
 def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:
-    """An empty result, whose dimensions are in memory in the operands' order."""
+    """An empty result. The order of its dimensions in memory is that of the operands."""
     placed = [one for one in operands if one.dim() or one.device.type != "cpu"] or list(operands)
     shape = torch.broadcast_shapes(*(one.shape for one in operands))
     strides = _strides_of_result(*(one.expand(shape) for one in placed))
@@ -175,7 +175,7 @@ class _Pointwise(Rules):
 
     @functools.cache  # noqa: B019
     def _indices_to_keep(self, needed: tuple[bool, ...], forward: bool) -> tuple[int, ...]:
-        """The operands that the partial derivatives name, and the result, whose index comes after theirs."""
+        """The indices of the operands that the partial derivatives name; the result comes after them."""
         needed = needed if any(needed) and not forward else (True,) * len(needed)
         names = {name for need, is_needed in zip(self.needs, needed) if is_needed for name in need}
         return tuple(index for index, name in enumerate((*self.operands, "out")) if name in names)

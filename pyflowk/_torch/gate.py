@@ -116,7 +116,7 @@ def mark_written(out: torch.Tensor) -> None:
 
 
 def is_plain_type(tensor_type: type[Any]) -> bool:
-    """Whether it is no subclass, whose behaviour may differ, as FakeTensor's does."""
+    """Whether this is a type of PyTorch itself. A subclass may behave otherwise, as FakeTensor does."""
     return tensor_type in _PLAIN_TYPES
 
 

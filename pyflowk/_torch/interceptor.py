@@ -50,8 +50,8 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
 
 
 def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
-    """The plan of a call that torch must see, for explain(), prepare() or prelu_backward_workspace_bytes(): that of a
-    call on the tensors' memory. It reads no element."""
+    """The plan of a call that torch must see, for explain(), prepare() or prelu_backward_workspace_bytes(): it is
+    planned as a call on the tensors' memory. No element is read."""
     operation, inputs, options, values = request
     if gate.is_watched():
         if operation.operator == "prelu_backward_workspace_bytes":

@@ -33,9 +33,9 @@ PATHS: dict[str, CallPath] = {}  # an operator's, with the same parameters
 # The calls of each operator. The dispatcher's take arguments as the schema says; all others take all arguments by
 # position.
 DISPATCHED: dict[str, Callable[..., Tensor]] = {}
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # of its autograd.Function: if a gradient may be asked for
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # by its autograd.Function: if a gradient may be asked for
 UNDER_AUTOGRAD: dict[str, Callable[..., Tensor]] = {}  # the same, if nothing but autograd watches
-UNDER_AUTOCAST: dict[str, Callable[..., Tensor]] = {}  # of those that have a rule
+UNDER_AUTOCAST: dict[str, Callable[..., Tensor]] = {}  # of operators that have a rule of autocast
 CALLS = SimpleNamespace()  # by its name: the fastest that is right
 
 
@@ -127,8 +127,8 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     in_memory, miss = gate.below_all(path.call_and_register), gate.below_all(path.miss)
 
     def below(*arguments: Any) -> Any:
-        """What the fast path does not take: in Python, or the dispatcher's for what it alone knows, such as tensors on
-        meta."""
+        """A call that the fast path does not take. It runs in Python; the dispatcher takes what it alone knows, such as
+        tensors on meta."""
         is_seen = not gate.is_whole or gate.is_watched()
         if not is_seen and all(gate.is_plain_memory(one) for one in arguments if isinstance(one, Tensor)):
             return in_memory(*arguments)
@@ -189,7 +189,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
 
 
 def _path(name: str, names: tuple[str, ...], function: Callable[..., Any] | CallPath) -> CallPath:
-    """A CallPath with the parameters of the operator: that of the function, if it has the same."""
+    """A CallPath with the parameters of the operator; if the function has the same ones, the function's own."""
     if isinstance(function, CallPath):
         return function
     path: CallPath = path_of(function)

@@ -175,7 +175,7 @@ class _Backward(Rules):
 
 
 def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:
-    """x with its batch dimension first; repeated where it has none."""
+    """x with its batch dimension first; if it has none, x is repeated."""
     return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
 
 

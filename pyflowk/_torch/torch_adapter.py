@@ -87,7 +87,7 @@ class TorchAdapter(ArrayAdapter[Tensor]):
 
 
 class TorchSubclassAdapter(TorchAdapter):
-    """Any other subclass of torch.Tensor: FakeTensor, DTensor, those of users."""
+    """Any other subclass of torch.Tensor: FakeTensor, DTensor, a user's own."""
 
     def _must_see(self, x: Tensor) -> bool:
         return not gate.in_kernel.now
@@ -97,7 +97,7 @@ class TorchSubclassAdapter(TorchAdapter):
 
 
 def interceptor() -> Interceptor:
-    """What makes the calls that torch must see. Its import registers the operators, which takes a while."""
+    """The interceptor of calls that torch must see. Its import registers the operators, which takes a while."""
     from . import interceptor
 
     return interceptor

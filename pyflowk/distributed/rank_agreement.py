@@ -17,7 +17,7 @@ from .transports import Exchange, describe_out, told_by_all
 
 
 class _Arguments(NamedTuple):
-    """What a rank tells the others: `shape` is that of its x; all other values must agree."""
+    """The arguments that a rank sends to the others. `shape` is of its own x; all other values must agree."""
 
     error: str  # of this rank's own checks, or ""
     shape: tuple[int, ...]

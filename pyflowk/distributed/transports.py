@@ -32,7 +32,7 @@ _MAX_PIECES = 8
 
 
 class Exchange(NamedTuple):
-    """What the transports need besides the tensors."""
+    """The arguments of an exchange, without its tensors."""
 
     layout: ShardLayout
     rank: int
@@ -239,7 +239,7 @@ def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_piece
         _permute_all(zip(sent, packed_parts), same_order, exchange)
         work = dist.all_to_all_single(received, packed, receive_bytes, send_bytes, exchange.group, async_op=True)
         moving.append((work, packed, received_parts, wanted))
-    _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the others' parts move
+    _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the parts of the other ranks move
     as_they_are = exchange._replace(scale=1.0)
     for work, _, received_parts, wanted in moving:
         work.wait()
@@ -247,14 +247,14 @@ def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_piece
 
 
 def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:
-    """The chunks of the ranks after this one, and this one's last."""
+    """The chunks of the other ranks, from the next rank on, and at last this rank's own."""
     order = [(rank + 1 + i) % len(chunks) for i in range(len(chunks))]
     return [(peer, chunks[peer]) for peer in order]
 
 
 def _pieces(layout: ShardLayout, itemsize: int, max_pieces: int = _MAX_PIECES) -> tuple[int, int]:
-    """In how many pieces an exchange is staged, and along which dimension of the result: its longest one, other than
-    that which is put together. Every rank finds the same."""
+    """The number of pieces of a staged exchange, and the dimension of the result that is cut: the longest one, without
+    the dimension along which the parts of the ranks are joined. Every rank finds the same."""
     num_bytes = math.prod(layout.dst_shape(0)) * itemsize
     dims = [d for d in range(len(layout.axes)) if d != layout.joined_dim]
     dim = max(dims, key=lambda d: layout.dst_shape(0)[d])
@@ -270,7 +270,8 @@ def _pieces_of(whole: torch.Tensor, dim: int, first: int, end: int, num_pieces: 
 def _contiguous(
     parts: list[torch.Tensor], dtype: torch.dtype, x: torch.Tensor
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[int]]:
-    """The bytes of room for all parts, as all_to_all_single() moves every type; its parts; their sizes in bytes."""
+    """Memory for all parts, as bytes, because all_to_all_single() does not move every type; a view of it for each part;
+    the sizes of the parts in bytes."""
     sizes = [part.numel() for part in parts]
     flat = x.new_empty(sum(sizes), dtype=dtype)
     views = [room.view(part.shape) for room, part in zip(torch.split(flat, sizes), parts)]
@@ -278,7 +279,7 @@ def _contiguous(
 
 
 def _alike(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-    """The pairs that are not empty, those of the same shape and strides together."""
+    """The pairs that are not empty, in groups of equal shapes and strides."""
     groups: dict[Hashable, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
     for src, dst in pairs:
         if src.numel() > 0:

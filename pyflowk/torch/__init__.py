@@ -198,7 +198,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
 
 
 class _InPlace(torch.autograd.Function):
-    """cross_entropy, with the gradient in place of the logits."""
+    """cross_entropy whose gradient is written over the logits."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, options: dict[str, Any]) -> Tensor:

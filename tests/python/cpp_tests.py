@@ -13,7 +13,7 @@ from source_tree import ROOT
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with a virtual environment's ninja even where that is not activated."""
+    """This process's environment, with a virtual environment's ninja even if the environment is not activated."""
     scripts = str(Path(sys.executable).parent)
     path = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PATH": path}

@@ -333,7 +333,7 @@ def test_launch_bounds_ask_for_blocks_that_fit() -> None:
     assert re.search(r"int kernel_blocks\(\) \{\s*return fitting_blocks\(", table)
 
 
-# Functions of the math library that are a few instructions; all others take the registers of a whole kernel.
+# These functions of the math library are a few instructions. Any other one raises the registers of its kernel.
 FEW_INSTRUCTIONS = {"ceil", "copysign", "floor", "fma", "rint", "trunc"}
 
 

@@ -70,7 +70,7 @@ def instructions(assembly: str, function: str) -> list[str]:
 @pytest.mark.parametrize("function", ["permute", "add"])
 def test_a_call_is_the_code_of_the_c_call(compiler: str, function: str, tmp_path: Path) -> None:
     """With ranks in the types, all comparisons of extents that are the same variable are gone: no branch is left, and
-    at most 5 instructions more, which store what the view holds beside the shape."""
+    at most 5 instructions more, which store the rest of the view."""
     (tmp_path / "pairs.cpp").write_text(PAIRS)
     compile_cpp(compiler, tmp_path / "pairs.cpp", "-O2", "-fno-stack-protector", "-S", "-o", str(tmp_path / "pairs.s"))
     assembly = (tmp_path / "pairs.s").read_text()

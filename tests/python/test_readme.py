@@ -114,7 +114,9 @@ def test_c_example_compiles_without_a_warning_and_a_program_runs(block: Block, t
     source, program = tmp_path / f"example.{block.language}", tmp_path / "example"
     source.write_text(block.text)
     flags = [*FLAGS[block.language], "-Wall", "-Werror", "-pedantic", f"-I{ROOT / 'include'}"]
-    if "int main(" not in block.text:  # functions of the reader's program; their pointers are a GPU's
+    if (
+        "int main(" not in block.text
+    ):  # a part of the reader's program, which takes pointers of a GPU: it is compiled, and not run
         run(*compiler.split(), *flags, "-c", source, "-o", program)
         return
     run(*compiler.split(), *flags, source, library, "-o", program)

@@ -54,7 +54,7 @@ FIGURE = re.compile(
     r"|\d ?% (slower|faster)|\b(costs?|loses) [^.;,]*?\d ?%|\b(half|third|quarter|fifth|tenth) (slower|faster)"
     r"|\d instructions for \d|\bwas (slower|faster))"
 )
-# Where no number is anything else.
+# In the comments of plans, every such number is a figure.
 PLAN_FIGURE = re.compile(r"(\b[01]\.\d|\d ?us\b|\d ?% (slower|faster))")
 LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 

@@ -41,7 +41,7 @@ Maker = tuple[Callable[..., object], "tuple[object, ...] | None", "dict[str, obj
 
 
 class Interceptor(Protocol):
-    """What makes and plans the calls that a framework must see."""
+    """Makes and plans the calls that a framework must see."""
 
     def by_operator(self, request: Request, outs: tuple[object, ...], stream: Stream | None, /) -> Any: ...
     def bind_plan(self, request: Request, outs: tuple[object, ...], /) -> Bound: ...
@@ -103,7 +103,7 @@ class ArrayAdapter(Adapter[T]):
         raise NotImplementedError
 
     def result(self, x: T, array: T) -> object:
-        """What the caller gets for an array that empty() made."""
+        """The array for the caller, of an array that empty() made."""
         return array
 
     def stream_of(self, x: T) -> int:

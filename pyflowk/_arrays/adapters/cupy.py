@@ -50,7 +50,7 @@ class CupyAdapter(ArrayAdapter[Any]):
 
 @contextlib.contextmanager
 def _on_stream(stream: int, device: int) -> Iterator[None]:
-    """A block whose allocations by CuPy belong to `stream`: freed memory is used again in its order."""
+    """In the block CuPy allocates on `stream`: memory that is freed is used again after the work on that stream."""
     cuda = sys.modules["cupy"].cuda
     with cuda.Device(device), cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device):
         yield

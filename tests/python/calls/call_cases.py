@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of every function that launches, on torch's tensors: what both paths are compared on."""
+"""Calls of every function that launches, on torch's tensors. Both paths are compared on them."""
 
 from __future__ import annotations
 

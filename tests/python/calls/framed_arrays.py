@@ -13,12 +13,12 @@ from pyflowk._arrays import registry
 from pyflowk._arrays.adapters.base import ArrayAdapter
 from pyflowk._calls import call_path
 
-DEVICE = 98  # that no machine has: operations remember the C function of a device
+DEVICE = 98  # no machine has it, so that no other test has called an operation on this device
 BY_CUPY_ATTRIBUTES = 1
 
 
 class Framed:
-    """What cupy.ndarray has."""
+    """An array with the attributes of cupy.ndarray."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -27,7 +27,7 @@ class Framed:
 
 
 class FramedAdapter(ArrayAdapter):
-    """Its adapter, which counts the arrays that Python reads."""
+    """The adapter of Framed, which counts the arrays that Python reads."""
 
     num_read = 0
 

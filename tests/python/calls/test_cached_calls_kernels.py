@@ -40,7 +40,7 @@ class Launch(NamedTuple):
 
 
 class Launches:
-    """What was launched, by which path."""
+    """The launches that were made, each with its path."""
 
     def __init__(self) -> None:
         self.in_python: list[Launch] = []
@@ -72,7 +72,7 @@ class Launches:
         return Launch(kernel, size, stream, read(params, self.params_bytes), read(members, self.members_bytes))
 
     def compile(self, formula: Any, name: str, pack_elements: int, architecture: str) -> Any:
-        """compile_kernel()."""
+        """Stands in for jit.compile_kernel()."""
         self.compiled.append((name, pack_elements))
         handle = 1000 + len(self.compiled)
         return SimpleNamespace(get_kernel=lambda expression: SimpleNamespace(handle=handle))

@@ -44,7 +44,7 @@ class MemoryPointer:
 
 
 class OwnedPointer:
-    """Memory that Numba counts the users of."""
+    """Memory with a count of its users, which Numba keeps."""
 
     def __init__(self, memory: MemoryPointer) -> None:
         self._view = memory

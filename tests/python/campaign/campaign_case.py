@@ -192,7 +192,7 @@ def start_case(arrays: Any, library: Any, case: Case, rng: np.random.Generator, 
 
 
 def call_library(library: Any, case: Case, arena: Arena, stream: int | None) -> None:
-    arguments = Arguments(case, arena)  # keeps what the values point to
+    arguments = Arguments(case, arena)  # keeps the memory alive that the values point to
     status = getattr(library, case.function)(*arguments.values, stream)
     assert status == Status.SUCCESS, library.flowk_last_error().decode()
 

@@ -35,7 +35,7 @@ def _moved(case: Case) -> bool:
 
 
 def crowded_case(r: random.Random, library: Any) -> Case:
-    """A case whose tensors lie in one window."""
+    """A case with all tensors inside one short range of addresses, so that many overlap."""
     make = MAKERS[r.choice([name for name in OF_BAD_INPUT if name != "batch_transpose"])]
     case = make(r, library, ROOM)
     window = r.choice((32, 100, 300, 1000))

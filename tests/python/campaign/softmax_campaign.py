@@ -74,7 +74,7 @@ def types_of(r: random.Random) -> tuple[np.dtype, np.dtype]:
 
 
 def options_of(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dtype) -> SoftmaxCase:
-    """What a call has but tensors."""
+    """The arguments of a call that are no tensors."""
     has_diagonal = chance(r, 45)
     causal, has_window = has_diagonal and chance(r, 60), has_diagonal and chance(r, 60)
     offset = r.choice(FAR) if chance(r, 5) else r.randrange(-extents[-1] - 2, extents[-1] + 3)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks of a test of pyflowk.distributed: `distributed_worker.py PART,... RANKS STORE`. Exits with 0 if the parts
-hold on every rank. Ranks have a GPU each where there are enough of them, and the CPU otherwise."""
+hold on every rank. Ranks have a GPU each if there are enough of them, and otherwise the CPU."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def transport_choice(rank: Rank) -> None:
 
 
 def dies(rank: Rank) -> None:
-    """Where a rank is gone, the others get an error when the group's timeout is over, not later."""
+    """If a rank is gone, the others get an error when the group's timeout is over, not later."""
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=TIMEOUT_OF_DEAD_SECONDS))
     whole = drawn((8, 6 * rank.ranks), torch.float32, 6, rank.device)
     x, extent = shard(whole, 1, rank.rank, rank.ranks), whole.shape[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a remembered exchange into symmetric memory keeps alive, with a made-up handle over host memory."""
+"""Which memory a remembered exchange keeps alive. A made-up handle over host memory stands in for symmetric memory."""
 
 from __future__ import annotations
 

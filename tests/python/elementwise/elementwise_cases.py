@@ -272,7 +272,7 @@ _LOSSES: dict[Op, Callable[..., Any]] = {
     TernaryOp.LERP: lambda x, y, z: np.abs(x) + np.abs(z) * (np.abs(x) + np.abs(y)),
     TernaryOp.ADD_MULTIPLY: lambda x, y, z, a: np.abs(a * y * z) * 2,
 }
-# Products that the reference rounds before it adds: float32's in float64, float64's in 64 bits.
+# The product that the reference rounds before it adds: for float32 to float64, for float64 to 64 bits.
 _PRODUCTS: dict[Op, Callable[..., Any]] = {
     TernaryOp.FMA: lambda x, y, z: np.abs(x * y),
     UnaryOp.SCALE: lambda x, a, b: np.abs(a * x),
@@ -326,7 +326,7 @@ def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def converted(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What cast() gives."""
+    """The values that cast() must give."""
     if dtype == values.dtype:
         return values
     if dtype == BOOL:

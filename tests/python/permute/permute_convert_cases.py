@@ -63,7 +63,7 @@ def computed_in(src: str, dst: str) -> type:
 
 
 def converted(values: np.ndarray, src: str, dst: str, scale: float = 1.0) -> np.ndarray:
-    """What flowk.h says of each value."""
+    """Each value as flowk.h says that it is converted."""
     if scale == 1 and src == dst:
         return values
     if scale == 1 and dst in INTEGERS and src in (*INTEGERS, "bool"):

@@ -76,13 +76,13 @@ class Pairs:
         self.num_bytes = end + 64
 
     def views(self, memory: np.ndarray, side: int) -> list[np.ndarray]:
-        """The tensors of a side."""
+        """All sources or all results, as views of `memory`."""
         strides = self.strides[side] * self.types[side].itemsize
         return [np.ndarray(self.shapes[side], self.types[side], memory, at, strides) for at in self.offsets[side]]
 
 
 def call_many(library: Any, address: int, pairs: Pairs, *tail: Any, **changes: Any) -> Status:
-    """flowk_permute_many(), or its explain where `tail` has the text and its size."""
+    """Calls flowk_permute_many(), or flowk_permute_many_explain() if `tail` has the text and its size."""
     pointers = [np.array([address + at for at in side], np.uintp) for side in pairs.offsets]
     shape, axes = np.array(pairs.case.shape, np.int64), np.array(pairs.case.axes, np.int32)
     src, dst = (getattr(DType, dtype.name.upper()) for dtype in pairs.types)

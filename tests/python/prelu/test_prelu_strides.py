@@ -123,7 +123,7 @@ def test_the_plan_of_strided_arrays_names_the_copies(arrays: Any) -> None:
 
 
 def test_the_workspace_is_enough_whatever_the_layouts() -> None:
-    """Where dy is not laid out as x, the call is on copies in C order, which may need more."""
+    """If dy is not laid out as x, the call runs on copies in C order, which may need more."""
     for shape, order in (((2, 512, 3, 3), (0, 2, 3, 1)), ((64, 3, 64, 64), (0, 2, 3, 1))):
         x = np.ones([shape[d] for d in order], np.float32).transpose(np.argsort(order))
         dy, alpha = np.ones(shape, np.float32), np.ones(shape[1], np.float32)

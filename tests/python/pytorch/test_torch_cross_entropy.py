@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cross_entropy of PyTorch's tensors: autograd against that of the formula, the module, the gradient in place."""
+"""cross_entropy of PyTorch's tensors: autograd against autograd of the formula, the module, the gradient in place."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_operators_are_found_from_c() -> None:
 
 @each_call
 def test_a_plain_call_is_the_dispatcher_s(device: str, number: int) -> None:
-    """torch.ops.flowk.NAME is called otherwise than by the dispatcher if torch need not see the call."""
+    """If torch need not see the call, it gives what torch.ops.flowk.NAME gives, without the dispatcher."""
     call = call_of(device, number)
     packet = getattr(torch.ops.flowk, call.name)
     expected = as_tuple(call.operator(*call.arguments, **call.options))

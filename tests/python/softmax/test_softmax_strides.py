@@ -14,7 +14,8 @@ import pyflowk
 
 
 def spread(arrays: Any, values: np.ndarray, order: tuple[int, ...], step: int) -> tuple[Any, Any]:
-    """(A view of values with its dimensions in memory in `order` and `step` - 1 elements after each, all memory)."""
+    """A view that holds `values`, and all of its memory: its dimensions lie in `order`, and each element has `step` - 1
+    unused ones after it."""
     shape, itemsize = values.shape, values.dtype.itemsize
     strides, reach = [0] * values.ndim, itemsize * step
     for d in reversed(order):
