@@ -95,7 +95,7 @@ def open_library() -> ctypes.CDLL:
 
 
 def run(library: ctypes.CDLL, function: str, arguments: Iterable[Any], workspace: tuple[Any, ...] = ()) -> str:
-    """Calls flowk_FUNCTION and waits; its plan."""
+    """Calls flowk_FUNCTION, waits for it, and returns its plan as text."""
     text = ctypes.create_string_buffer(2048)
     statuses = [
         getattr(library, f"flowk_{function}_explain")(*arguments, text, len(text)),

@@ -98,12 +98,12 @@ LOSSES: dict[str, Callable[..., Any]] = {
 
 
 def numpy_formula(op: str) -> Callable[..., Any]:
-    """The operation of NumPy arrays, then its parameters."""
+    """A function of NumPy arrays, and after them of the operation's parameters."""
     found: Callable[..., Any] = _NUMPY[op] if op in _NUMPY else getattr(np, _NAMES.get(op, op))
     return found
 
 
 def torch_formula(op: str, torch: Any) -> Callable[..., Any]:
-    """The operation of PyTorch tensors, then its parameters."""
+    """A function of PyTorch tensors, and after them of the operation's parameters."""
     found: Callable[..., Any] = _TORCH[op](torch) if op in _TORCH else getattr(torch, _NAMES.get(op, op))
     return found

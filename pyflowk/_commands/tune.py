@@ -69,7 +69,7 @@ def _tuned(case: dict[str, Any], max_trials: int) -> tuple[float, float]:
 
 
 def _zeros(shape: Sequence[int], kind: str, layout_text: str) -> Any:
-    """On the GPU, or without one on the CPU, to check."""
+    """An array of zeros on the GPU; without a GPU on the CPU, where only tests run."""
     dtype = numpy_dtype(NAMES[kind])
     strides, first, num_elements = layout(shape, **permute_work.layout_of(layout_text))
     byte_strides = tuple(stride * dtype.itemsize for stride in strides)

@@ -96,7 +96,7 @@ def _value_of(c_type: type[Any], name: str, *arguments: object) -> Any:
 
 
 def address_of(name: str) -> int:
-    """The address of a function of libcuda, which is there."""
+    """The address of a function of libcuda; the driver must be loaded."""
     return ctypes.cast(getattr(_driver(), name), c_void_p).value or 0
 
 

@@ -59,7 +59,7 @@ _CAUSED_BY_A_VALUE = range(Status.INVALID_ARGUMENT, Status.SIZE_OVERFLOW + 1)
 
 
 def error_of(library: Library, status: int) -> FlowkError:
-    """The exception for this thread's last call to `library`, which returned `status`, not SUCCESS."""
+    """The exception for this thread's last call to `library`, which failed with `status`."""
     message = library.flowk_last_error().decode(errors="replace")
     error = (FlowkValueError if status in _CAUSED_BY_A_VALUE else FlowkError)(status, message)
     error._has_c_names = True

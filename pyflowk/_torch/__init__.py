@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is for PyTorch alone; imported when the first torch tensor comes, which has imported torch."""
+"""The part of pyflowk for PyTorch: imported with the first tensor, so that pyflowk itself never imports torch."""

@@ -67,7 +67,7 @@ def without_dispatcher(
 
 
 def _converted(device: str, rule: str, names: Sequence[str], arguments: Sequence[Any]) -> Sequence[Any]:
-    """The arguments by the rule."""
+    """The arguments as the autocast rule of their operator converts them."""
     converted = list(arguments)
     if rule == RESULT:
         index = names.index("dtype")

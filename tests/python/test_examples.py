@@ -190,7 +190,7 @@ def test_meson_dependency(flowk: Installed, tmp_path: Path) -> None:
 
 
 def test_meson_subproject_is_the_dependency(tmp_path: Path) -> None:
-    """Configured alone: the library's compilation is the same as everywhere."""
+    """The project is configured and not compiled: other tests compile the library."""
     (tmp_path / "subprojects").mkdir()
     (tmp_path / "subprojects" / "flowk").symlink_to(ROOT)
     for name in ("meson.build", "attention.cpp"):

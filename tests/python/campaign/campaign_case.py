@@ -73,9 +73,11 @@ Outputs = dict[str, np.ndarray]
 
 @dataclasses.dataclass(eq=False)
 class Case:
-    """`arguments` has the C function's parameters but the stream, by name: a Tensor or At is its address, a tuple an
-    array of integers in host memory, a NumPy scalar the address of such an element, a dict a flowk_softmax_mask, a
-    struct its address.
+    """A call of a C function, and its check.
+
+    `arguments` are the function's by name, without the stream. For a Tensor or At its address is passed, for a tuple
+    the address of an array of integers, for a NumPy scalar the address of such an element, for a dict a
+    flowk_softmax_mask, for a struct its address.
 
     `check(inputs, outputs)` gets the tensors by their names in `tensors`, as they were before the call and as they are
     after it. `scratch` are outputs that may have any value.
