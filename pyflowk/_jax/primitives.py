@@ -116,7 +116,7 @@ def _compiled(primitive: Any, parameters: tuple[tuple[str, Any], ...]) -> Callab
 
 
 def bind(primitive: Any, *operands: Any, **parameters: Any) -> Any:
-    """primitive.bind(), after it has made the operands vary along the same axes of a shard_map, and floats ExactFloats."""
+    """primitive.bind() of operands that are made to vary along the same axes of a shard_map, and floats as ExactFloat."""
     if len(operands) > 1 and any(map(is_traced, operands)):
         operands = _varying_alike(operands)
     for name, value in parameters.items():

@@ -33,8 +33,8 @@ class DeviceArrayAdapter(ArrayAdapter[DeviceArray]):
 
 
 def _join(x: DeviceArray, stream: int) -> After:
-    """Makes `stream` wait for the array's own stream. After the call, the array's stream waits for the call's work, so that
-    the array's memory is not freed before it."""
+    """Makes `stream` wait for the array's own stream. After the call, the array's stream waits for the
+    call's work, so that the array's memory is not freed before it."""
     with driver.current(x.device):
         driver.make_wait(stream, x.stream)
 
