@@ -116,7 +116,7 @@ def _compiled(primitive: Any, parameters: tuple[tuple[str, Any], ...]) -> Callab
 
 
 def bind(primitive: Any, *operands: Any, **parameters: Any) -> Any:
-    """primitive.bind() of operands that are made to vary along the same axes of a shard_map, and floats as ExactFloat."""
+    """primitive.bind(): the operands are made to vary along the same axes of a shard_map, floats become ExactFloat."""
     if len(operands) > 1 and any(map(is_traced, operands)):
         operands = _varying_alike(operands)
     for name, value in parameters.items():
