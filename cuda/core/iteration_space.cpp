@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "core/text_writer.h"
+
 namespace flowk::core {
 namespace {
 

@@ -20,9 +20,6 @@ class [[nodiscard]] Status {
   flowk_status code_ = FLOWK_STATUS_SUCCESS;
 };
 
-// "s" after a count of things, but not after 1.
-constexpr const char* plural(int64_t count) { return count == 1 ? "" : "s"; }
-
 // This thread's text of its last failure; "" when there was none.
 const char* last_error_text();
 

@@ -22,4 +22,9 @@ void TextWriter::add_list(const int64_t* values, int count) {
   add(")");
 }
 
+void TextWriter::add_launch(int64_t num_blocks, int num_threads, int shared_bytes) {
+  add("  launch: %lld block%s of %d threads, %d bytes of shared memory", static_cast<long long>(num_blocks),
+      plural(num_blocks), num_threads, shared_bytes);
+}
+
 }  // namespace flowk::core

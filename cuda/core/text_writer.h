@@ -15,6 +15,9 @@ const char* text_of(Enum value, const char* const (&texts)[n]) {
   return static_cast<size_t>(value) < n ? texts[static_cast<size_t>(value)] : "unknown";
 }
 
+// "s" after a count of things, but not after 1.
+constexpr const char* plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 // Appends to a buffer that may be too small, and keeps it ended by a NUL.
 struct TextWriter {
   char* text;
@@ -26,6 +29,8 @@ struct TextWriter {
   }
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...);
   void add_list(const int64_t* values, int count);  // (1, 2, 3)
+  // "  launch: 4 blocks of 128 threads, 0 bytes of shared memory", without the line's end.
+  void add_launch(int64_t num_blocks, int num_threads, int shared_bytes);
   // A line that says why the call is slower than a copy, and what to change.
   void add_slow(const char* reason) { add("  slow because %s\n", reason); }
 };

@@ -12,8 +12,8 @@ using Long = long long;
 constexpr const char* forms[] = {"", ", extended form (label smoothing, partials or entropy)", ", with a softcap"};
 
 void add_launch(const LaunchConfig& launch, TextWriter* out) {
-  out->add("  launch: %lld blocks of %d threads, %d bytes of shared memory%s\n", static_cast<Long>(launch.num_blocks),
-           launch.num_threads, launch.shared_bytes, launch.uses_pdl ? ", PDL" : "");
+  out->add_launch(launch.num_blocks, launch.num_threads, launch.shared_bytes);
+  out->add("%s\n", launch.uses_pdl ? ", PDL" : "");
 }
 
 void add_merge(const MergePartialsPlan& plan, TextWriter* out) {
@@ -26,8 +26,9 @@ void add_merge(const MergePartialsPlan& plan, TextWriter* out) {
 
 void explain_cross_entropy(const CrossEntropyPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
-  out.add("loss_slices: %u slices per row, of %d of its %d vectors of 16 bytes%s\n", plan.params.slices.divisor,
-          plan.params.slice_vectors, plan.params.row_vectors, text_of(plan.params.logits.form, forms));
+  out.add("loss_slices: %u slice%s per row, of %d of its %d vectors of 16 bytes%s\n", plan.params.slices.divisor,
+          plural(plan.params.slices.divisor), plan.params.slice_vectors, plan.params.row_vectors,
+          text_of(plan.params.logits.form, forms));
   add_launch(plan.launch, &out);
   if (plan.merge.launch.num_blocks > 0) add_merge(plan.merge, &out);
 }
@@ -39,8 +40,9 @@ void explain_cross_entropy_merge(const MergePartialsPlan& plan, char* text, size
 
 void explain_cross_entropy_backward(const CrossEntropyBackwardPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
-  out.add("logits_gradient: %u blocks per row, up to %d vectors of 16 bytes per thread%s\n", plan.params.chunks.divisor,
-          gradient_batch, text_of(plan.params.logits.form, forms));
+  out.add("logits_gradient: %u block%s per row, up to %d vectors of 16 bytes per thread%s\n",
+          plan.params.chunks.divisor, plural(plan.params.chunks.divisor), gradient_batch,
+          text_of(plan.params.logits.form, forms));
   add_launch(plan.launch, &out);
 }
 

@@ -63,8 +63,9 @@ void explain_elementwise(const ElementwisePlan& plan, const ElementwiseRequest& 
         if constexpr (requires { chosen.params.rows; }) return chosen.params.rows.packs;
       },
       plan.mechanism);
-  writer.add("  packs of %d elements, %d per thread, %lld blocks of %d threads\n", plan.pack_elements, packs_per_thread,
-             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads);
+  writer.add("  packs of %d element%s, %d per thread, %lld block%s of %d threads\n", plan.pack_elements,
+             plural(plan.pack_elements), packs_per_thread, static_cast<long long>(plan.launch.num_blocks),
+             plural(plan.launch.num_blocks), plan.launch.num_threads);
   const auto has = [&](ElementwiseAccess access) {
     int k = 0;
     while (k < request.shape.num_operands && plan.operand(k).access != access) ++k;

@@ -39,9 +39,10 @@ void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes
       runs_per_row = tile.whole_count(tile.dst_rows) / static_cast<int32_t>(params.store.num_rows.divisor);
   const int32_t dst_run_elements =
       tile.whole_count(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index;
-  writer->add("  tile: reads %d rows of %d bytes, writes %d rows of %d bytes", tile.whole_count(tile.src_rows),
-              tile.whole_count(tile.src_run_bytes),
-              (tile.whole_count(tile.dst_rows) << tile.dst_rows.shift) / runs_per_row,
+  const int32_t src_rows = tile.whole_count(tile.src_rows);
+  const int32_t dst_rows = (tile.whole_count(tile.dst_rows) << tile.dst_rows.shift) / runs_per_row;
+  writer->add("  tile: reads %d row%s of %d bytes, writes %d row%s of %d bytes", src_rows, plural(src_rows),
+              tile.whole_count(tile.src_run_bytes), dst_rows, plural(dst_rows),
               dst_run_elements * dst_unit_bytes * runs_per_row);
   if constexpr (requires { params.store; })
     if (tile.halo > 0)
@@ -94,8 +95,7 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
         return int{launch_params(chosen.params).num_pairs};
       },
       plan.mechanism);
-  writer.add("  launch: %lld blocks of %d threads, %d bytes of shared memory",
-             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+  writer.add_launch(plan.launch.num_blocks, plan.launch.num_threads, plan.launch.shared_bytes);
   if (num_pairs > 1) writer.add("; %d pairs of tensors in turn", num_pairs);
   writer.add("\n");
   if (plan.measured.measured_us > 0)

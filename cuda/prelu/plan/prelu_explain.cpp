@@ -77,8 +77,8 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes) {
   out.add("  alignment: y begins %lld bytes into a vector; x is %s\n",
           static_cast<Long>(params.grid.misalignment * element_bytes_of(plan.dtype)),
           params.x_shift == 0 ? "aligned as y is" : "shifted into place");
-  out.add("  launch: %lld blocks of %d threads, 0 bytes of shared memory; positions of %d bits\n",
-          static_cast<Long>(plan.launch.num_blocks), plan.launch.num_threads, params.grid.is_wide ? 63 : 31);
+  out.add_launch(plan.launch.num_blocks, plan.launch.num_threads, 0);
+  out.add("; positions of %d bits\n", params.grid.is_wide ? 63 : 31);
 }
 
 void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t text_bytes) {
@@ -86,18 +86,18 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
   out.add("%s: ", prelu_backward_kernel_name(plan.kernel()));
   const BackwardTensors tensors =
       std::visit([&](const auto& gradient) { return add_gradient(gradient, &out); }, plan.gradient);
-  if (plan.kernel() != PreluBackwardKernel::no_elements)
-    out.add(
-        "  alignment: vectors begin %lld bytes before the tensor\n"
-        "  launch: %lld blocks of %d threads, %d bytes of shared memory, clusters of %d%s\n",
-        static_cast<Long>(tensors.grid.misalignment * element_bytes_of(plan.dtype)),
-        static_cast<Long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes,
-        plan.launch.cluster_blocks, plan.launch.uses_pdl ? ", PDL" : "");
+  if (plan.kernel() != PreluBackwardKernel::no_elements) {
+    out.add("  alignment: vectors begin %lld bytes before the tensor\n",
+            static_cast<Long>(tensors.grid.misalignment * element_bytes_of(plan.dtype)));
+    out.add_launch(plan.launch.num_blocks, plan.launch.num_threads, plan.launch.shared_bytes);
+    out.add(", clusters of %d%s\n", plan.launch.cluster_blocks, plan.launch.uses_pdl ? ", PDL" : "");
+  }
   for (int i = 0; i < plan.num_reductions; ++i) {
     const auto& [layout, has_segments, launch, params] = plan.reductions[i];
-    out.add("  reduce_partials: %lld x %lld partials, %lld blocks of %d threads%s\n",
+    out.add("  reduce_partials: %lld x %lld partials, %lld block%s of %d threads%s\n",
             static_cast<Long>(params.num_rows), static_cast<Long>(params.channels * params.run.divisor),
-            static_cast<Long>(launch.num_blocks), launch.num_threads, launch.uses_pdl ? ", PDL" : "");
+            static_cast<Long>(launch.num_blocks), plural(launch.num_blocks), launch.num_threads,
+            launch.uses_pdl ? ", PDL" : "");
   }
   if (plan.num_reductions == 0 && tensors.dalpha != nullptr) out.add("  sums: dalpha by the same kernel\n");
 }

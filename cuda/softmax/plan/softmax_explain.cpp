@@ -43,7 +43,7 @@ const char* slow_reason(SoftmaxKernel kernel) {
 struct MechanismText {
   TextWriter& writer;
 
-  void vectors(int32_t count) { writer.add(", %d vectors of 16 bytes per thread", count); }
+  void vectors(int32_t count) { writer.add(", %d vector%s of 16 bytes per thread", count, plural(count)); }
   void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
@@ -75,11 +75,11 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
              dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(num_rows),
              static_cast<long long>(request.columns));
-  writer.add("; rows in %d dimensions", params.rows.rank);
+  writer.add("; rows in %d dimension%s", params.rows.rank, plural(params.rows.rank));
   if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
   if (params.interval.exists) writer.add("; one interval of columns per row");
-  writer.add("\n  row: %d threads of a block", config.lanes_per_row);
+  writer.add("\n  row: %d thread%s of a block", config.lanes_per_row, plural(config.lanes_per_row));
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
   std::visit(MechanismText{writer}, config.mechanism);
   if (params.rows_per_block > 1) writer.add("; %d rows per block", params.rows_per_block);
@@ -87,8 +87,9 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
     writer.add("; columns outside whole vectors one per thread");
   if (const auto* split = std::get_if<SplitRow>(&config.mechanism))
     writer.add("\n  launches: two for %lld rows", static_cast<long long>(split->rows_per_launch));
-  writer.add("\n  launch: %lld blocks of %d threads, %d bytes of shared memory\n",
-             static_cast<long long>(plan.launch.num_blocks), plan.launch.num_threads, plan.launch.shared_bytes);
+  writer.add("\n");
+  writer.add_launch(plan.launch.num_blocks, plan.launch.num_threads, plan.launch.shared_bytes);
+  writer.add("\n");
   if (config.resident_blocks > 0)
     writer.add("  at most %d blocks per multiprocessor at a time\n", config.resident_blocks);
   if (const char* slow = slow_reason(config.kernel())) writer.add_slow(slow);
