@@ -24,7 +24,8 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "a slice": (
         pyflowk.permute, (SCORES[..., ::2], (0, 2, 1, 3)), "slow because no dimension .* stride 1: copy the slice once"
     ),
-    "a copy": (pyflowk.softmax, (SCORES.swapaxes(1, 3),), COPIED.format("x")),
+    "rows whose columns lie apart": (pyflowk.softmax, (SCORES.swapaxes(1, 3),), "fast"),
+    "a copy": (pyflowk.masked_softmax, (SCORES.swapaxes(1, 3), np.zeros((64, 8), bool)), COPIED.format("x")),
     "types": (pyflowk.add, (SCORES, SCORES.astype(int)), f"{CONVERTED.format('x')}; {CONVERTED.format('y')}"),
     "elements": (
         pyflowk.add, (SCORES[..., ::2], SCORES[..., :32]), "slow because the last dimension .*: pass a contiguous one"
