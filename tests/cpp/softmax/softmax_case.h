@@ -22,6 +22,7 @@ struct SoftmaxRow {
   std::vector<flowk_dtype> dtypes;
   std::vector<std::vector<int64_t>> shapes;  // (batch, heads, rows, columns) or the last of these
   const char* mechanism = "";                // that an H200 takes for each; "": not said
+  bool strided = false;                      // in memory, x, out and y are (batch, columns, heads, rows)
   std::string lengths = "";                  // "left" or "right": one length per row
   bool mask = false;                         // dense: (batch, 1, rows, columns)
   bool causal = false;                       // j <= row + columns - rows
@@ -32,7 +33,6 @@ struct SoftmaxRow {
   std::vector<int64_t> leads = {0};    // elements from a multiple of 16 bytes to x, out and y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: as x
   std::vector<std::string> directions = {"forward"};
-  bool strided = false;       // in memory, x, out and y are (batch, columns, heads, rows)
   bool special = false;       // rows with a NaN or an infinity; not with `log` or backward
   bool every_config = false;  // to be run by every config that holds the row
   bool gpu = false;           // for clusters; too long for the executor
