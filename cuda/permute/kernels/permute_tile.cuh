@@ -123,25 +123,20 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
   wait_on_dependent_grids();
   if (row_in_pass >= load.rows_per_pass || (kAligned && column >= tile.src_run_bytes)) return;
   const SharedAddress base = shared_address(shared_tile);
-  // The vector that holds `at`, `in_row` bytes into its row, which stands at `offset`.
-  const auto load_vector = [&](const unsigned char* at, int32_t in_row, int32_t shared_offset, uint32_t src_row,
-                               bool ends_before_src, bool in_whole_rows) {
-    const int32_t into_vector =
-        kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
-    if (!kAligned && in_row - into_vector >= tile.src_run_bytes) return;
-    if (!kAligned && !in_whole_rows && in_row - into_vector + vector_bytes <= tile.src_run_begin) return;
-    // Rounded down, which takes fewer instructions than to subtract.
-    at = reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
-    shared_offset = swizzle(kAligned ? shared_offset : shared_offset & -vector_bytes, src_row);
-    if (kAligned || ends_before_src)
-      async_copy_vector(base + shared_offset, at);
-    else
-      async_copy_vector_head(shared_tile + shared_offset, at, src_end_of(params) - at);
+  const bool ends_before_src = kAligned || src_end_of(params) - tile.src >= load.tile_bytes;
+  const auto into_vector = [](const unsigned char* at) {
+    return kAligned ? 0 : static_cast<int32_t>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at)) % vector_bytes);
+  };
+  // Rounds down, which takes fewer instructions than to subtract.
+  const auto rounded_down = [](const unsigned char* at) {
+    return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{vector_bytes - 1});
+  };
+  const auto vector_offset = [](int32_t shared_offset) {
+    return kAligned ? shared_offset : shared_offset & -vector_bytes;
   };
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
   int32_t shared_offset;
-  const bool ends_before_src = kAligned || src_end_of(params) - tile.src >= load.tile_bytes;
   if (params.src_row_rank <= 2 && !load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     const unsigned char* at = tile.src + offset + column;
@@ -155,7 +150,8 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
-        if (src_row < tile.src_row_end) load_vector(at, column, shared_offset, src_row, true, true);
+        if (src_row < tile.src_row_end && (kAligned || column - into_vector(at) < tile.src_run_bytes))
+          async_copy_vector(base + swizzle(vector_offset(shared_offset), src_row), rounded_down(at));
         src_row += load.rows_per_pass;
         at += load.pass.step;
         shared_offset += load.pass.shared_step;
@@ -172,12 +168,25 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
 #pragma unroll 1
   for (; src_row < tile.src_row_end; src_row += load.rows_per_pass) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
-    int32_t in_row = column;
-#pragma unroll 4
+    const unsigned char* at = tile.src + offset + column;
+    int32_t in_row = column - into_vector(at);
+    if (in_row >= tile.src_run_bytes) continue;
+    at = rounded_down(at);
+    shared_offset = vector_offset(shift + shared_offset + column);
+    constexpr int32_t step = kThreads * vector_bytes;
+#pragma unroll 1
     do {
-      load_vector(tile.src + offset + in_row, in_row, shift + shared_offset + in_row, src_row, ends_before_src, false);
-      in_row += kThreads * vector_bytes;
-    } while (load.row_is_wide && in_row < tile.src_run_bytes + (kAligned ? 0 : vector_bytes));
+      if (kAligned || in_row + vector_bytes > tile.src_run_begin) {
+        const int32_t kept_at = swizzle(shared_offset, src_row);
+        if (ends_before_src)
+          async_copy_vector(base + kept_at, at);
+        else
+          async_copy_vector_head(shared_tile + kept_at, at, src_end_of(params) - at);
+      }
+      in_row += step;
+      at += step;
+      shared_offset += step;
+    } while (load.row_is_wide && in_row < tile.src_run_bytes);
   }
 }
 
