@@ -128,7 +128,6 @@ __device__ __forceinline__ To convert(From x) {
     return result;
   } else if constexpr (is_float<From> && std::is_integral_v<To>) {
     const Wide value = widen(x);
-#ifndef FLOWK_SIMT
     // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
     if constexpr (std::is_same_v<Wide, float> && sizeof(To) <= 2) {
       if constexpr (std::is_signed_v<To>)
@@ -136,7 +135,6 @@ __device__ __forceinline__ To convert(From x) {
       else
         return static_cast<To>(min(__float2uint_rz(value), uint32_t{largest_of<To>}));
     }
-#endif
     // The upper bound is compared as the power of 2 above it, which every float type holds.
     constexpr Wide end = static_cast<Wide>(uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
     if (value >= end) return largest_of<To>;

@@ -45,6 +45,17 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
+// Rounded toward zero; past either bound that bound, NaN 0.
+inline int __float2int_rz(float x) {
+  if (x >= 0x1p31f) return INT32_MAX;
+  if (x < -0x1p31f) return INT32_MIN;
+  return x == x ? static_cast<int>(x) : 0;
+}
+inline unsigned __float2uint_rz(float x) {
+  if (x >= 0x1p32f) return UINT32_MAX;
+  return x > 0 ? static_cast<unsigned>(x) : 0;
+}
+
 #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 42)  // which brings C23's
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
