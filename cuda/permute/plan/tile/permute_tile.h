@@ -168,7 +168,7 @@ void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, i
 // Chooses the halo, and estimates the tile's time, which is a sum of the costs' members, each times a number that
 // follows from the tile; permute_tile_cost.cpp.
 struct AllTileCosts {
-  TileCosts units, byte_units;
+  TileCosts units, byte_units, byte_conversions;
   ByteTileCosts byte_tile;
 };
 void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* tile);
@@ -217,6 +217,12 @@ inline int64_t byte_tile_words(int32_t src_run_bytes, int64_t dst_elements) {
 
 // Are elements single bytes that are not converted?
 inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted(); }
+
+// Are elements converted that have 1 byte on one side and at most 2 on the other? Such a tile takes as long as its
+// instructions, not its bytes.
+inline bool converts_bytes(const PermuteProblem& problem) {
+  return problem.is_converted() && problem.unit_bytes * problem.dst_unit_bytes <= 2;
+}
 
 // The threads of a byte_tile's block. Items of short destination runs have up to 3 words: with 4 more of a warp's
 // columns are in the same banks.

@@ -127,6 +127,14 @@ int64_t joined_row_bytes(const TileSearch& search, const Tile& tile) {
   return bytes;
 }
 
+// Indices in whole tiles, over the tensor's.
+float padding_of(const PermuteProblem& problem, const Tile& tile) {
+  if (tile.dst_cut < 0 || tile.dst_cut == tile.src_cut) return tile.src.padding;
+  const int64_t extent = problem.extents[tile.dst_cut];
+  const int64_t indices = round_up(extent + tile.halo, tile.dst.slice);
+  return tile.src.padding * static_cast<float>(indices) / static_cast<float>(extent);
+}
+
 // The estimate of a byte_tile; the halo makes its destination runs longer by the factor `with_halo`.
 float byte_tile_cost(const TileSearch& search, const ByteTileCosts& costs, float with_halo, const Tile& tile) {
   const auto elements = static_cast<float>(tile.elements);
@@ -158,12 +166,7 @@ float byte_tile_cost(const TileSearch& search, const ByteTileCosts& costs, float
   cost += costs.copy + costs.src_sectors * parts_of(tile.src.alignment, src_run_bytes);
   const bool ends_as_it_starts = row_bytes % sector_bytes == 0 || tile.dst.is_cut();
   if (has_ends) cost += costs.dst_sectors * parts_of(ends_as_it_starts ? tile.dst.alignment : 1, row_bytes);
-  float padding = tile.src.padding;
-  if (tile.dst_cut >= 0) {
-    const int64_t extent = search.problem.extents[tile.dst_cut];
-    const int64_t indices = round_up(extent + tile.halo, tile.dst.slice);
-    padding *= static_cast<float>(indices) / static_cast<float>(extent);
-  }
+  const float padding = padding_of(search.problem, tile);
   cost += costs.padding * (padding - 1);
   const int resident = resident_tiles(search.device, tile, with_halo, byte_tile_resident_threads / num_threads);
   const float waves =
@@ -183,7 +186,9 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
     tile->cost = byte_tile_cost(search, all_costs.byte_tile, with_halo, *tile);
     return;
   }
-  const TileCosts& costs = moves_bytes(problem) ? all_costs.byte_units : all_costs.units;
+  const TileCosts& costs = moves_bytes(problem)      ? all_costs.byte_units
+                           : converts_bytes(problem) ? all_costs.byte_conversions
+                                                     : all_costs.units;
   const int64_t tile_bytes = problem.bytes_of(tile->elements);
   const float tile_kb = static_cast<float>(tile_bytes) / 1024.0f;
   const auto src_rows = static_cast<int64_t>(static_cast<float>(tile->src_rows) * with_halo);
@@ -196,7 +201,7 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
   // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
   const auto resident = static_cast<float>(resident_tiles(device, *tile, with_halo, max_resident_tiles));
   cost += costs.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
-  const float padding = src.padding * (dst.cut == src.cut ? 1.0f : dst.padding);
+  const float padding = padding_of(problem, *tile);
   cost += costs.padding * (padding - 1);
   const float num_tiles = padding * search.num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
@@ -205,7 +210,7 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
     for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += costs.conflicts;
   tile->cost = cost;
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
-  if (tile->aligned && tile_kb > 12)
+  if (tile->aligned && tile_kb > 12 && !converts_bytes(problem))
     tile->min_shared_bytes = min_shared_bytes(device, num_tiles, tile_bytes, has_plain_rows);
 }
 

@@ -65,9 +65,9 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chai
     int64_t last_slice = 0;
     for (const int32_t target_bytes : target_run_bytes) {
       if (target_bytes < 2 * inner_bytes) continue;
-      int64_t slice = target_bytes / inner_bytes;
-      if (slice >= extent) break;
-      slice = even_slice(extent, slice);
+      const int64_t target = target_bytes / inner_bytes;
+      if (target >= extent) break;
+      int64_t slice = even_slice(extent, target);
       slice = round_up(slice, multiple_of(slice));
       if (slice >= extent) break;
       if (slice == last_slice) continue;
@@ -76,7 +76,7 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chai
       Run& run = chain->choices[chain->num_choices];
       set_run(problem, *chain, i, slice, &run);
       if (halo_bytes > 0 && run.alignment < sector_bytes) {
-        slice = round_up(even_slice(extent + ceil_div(halo_bytes, inner_bytes), slice), multiple_of(slice));
+        slice = round_up(even_slice(extent + ceil_div(halo_bytes, inner_bytes), target), multiple_of(slice));
         if (slice >= extent) break;
         set_run(problem, *chain, i, slice, &run);
       }

@@ -159,10 +159,10 @@ void make_search(const PermuteProblem& given, const Device& device, TileSearch* 
   for (int d = 0; d < problem.rank; ++d) search->num_elements *= static_cast<float>(problem.extents[d]);
   search->num_bytes = search->num_elements * static_cast<float>(problem.unit_bytes + problem.dst_unit_bytes) / 2;
   find_choices(problem, 0, &search->src);
-  find_choices(problem, moves_bytes(problem) ? sector_bytes - 1 : 0, &search->dst);
+  find_choices(problem, sector_bytes - problem.dst_unit_bytes, &search->dst);
 }
 
-constexpr AllTileCosts tuned_costs = {unit_tile_costs, byte_unit_tile_costs, byte_tile_costs};
+constexpr AllTileCosts tuned_costs = {unit_tile_costs, byte_unit_tile_costs, byte_conversion_costs, byte_tile_costs};
 
 bool make_tile(const TileSearch& search, int src_choice, int dst_choice, Tile* tile,
                const AllTileCosts& costs = tuned_costs) {
@@ -232,7 +232,9 @@ std::vector<float> tile_terms(const PermuteProblem& problem, const Device& devic
   if (make_tile(search, src_choice, dst_choice, &tile) && tile.is_byte_tile)
     add_terms(ByteTileCosts{}, [](const ByteTileCosts& costs, AllTileCosts* all) { all->byte_tile = costs; });
   else
-    add_terms(TileCosts{}, [](const TileCosts& costs, AllTileCosts* all) { all->units = all->byte_units = costs; });
+    add_terms(TileCosts{}, [](const TileCosts& costs, AllTileCosts* all) {
+      all->units = all->byte_units = all->byte_conversions = costs;
+    });
   return terms;
 }
 
