@@ -64,8 +64,8 @@ std::string place_of(const char* name, const void* pointer, int32_t element_byte
          (offset == 0 ? "" : '+' + std::to_string(offset));
 }
 
-// "float16 32x512x16x64 0,2,1,3", or "uint8>float16 ... SCALE" with a scale, and what place_of() adds. The dimensions of
-// src are written in the order of their strides.
+// "float16 32x512x16x64 0,2,1,3", or "uint8>float16 ... SCALE" with a scale, and what place_of() adds. The dimensions
+// of src are written in the order of their strides.
 std::string line_of(const PermuteRequest& request) {
   const IterationSpace& shape = request.shape;
   const int rank = shape.rank;
