@@ -18,7 +18,7 @@ COLORS = {
     "quack": "#d6487e", "jit": "#6fbf73", "plain": "#8a8a8a",
 }  # fmt: skip
 BAR, GAP = 0.15, 0.1  # inches
-INK, LIGHT_INK = "#22272e", "#dde1e6"  # of text and axes, and on a dark background
+INK, LIGHT_INK = "#22272e", "#dde1e6"  # the colour of text and axes; the same on a dark background
 
 
 def require() -> Any:

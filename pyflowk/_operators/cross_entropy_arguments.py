@@ -64,12 +64,12 @@ def checked_options(**named: Any) -> Options:
     """The caller's options, equal for equal plans. ValueError or TypeError names an option that is wrong."""
     try:
         return _checked(**named)
-    except (TypeError, ValueError):  # also of an option that cannot be hashed: the error that names it
+    except (TypeError, ValueError):  # an option that cannot be hashed fails in the cache: the call below names it
         return _checked.__wrapped__(**named)
 
 
 def result_type(code: DType) -> DType:
-    """Of the loss of logits of type `code`."""
+    """The type of the loss, for logits of type `code`."""
     return DType.FLOAT64 if code == DType.FLOAT64 else DType.FLOAT32
 
 

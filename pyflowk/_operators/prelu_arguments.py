@@ -126,7 +126,7 @@ def check_same_type(name: str, first: Geometry, other_name: str, other: Geometry
 
 
 def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Strides of extents of 1 do not matter, and none of an empty array."""
+    """Whether both reach the same elements: the stride of an extent of 1 does not matter, in an empty array none does."""
     return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
 
 

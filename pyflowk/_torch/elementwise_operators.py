@@ -181,7 +181,7 @@ class _Pointwise(Rules):
         return tuple(index for index, name in enumerate((*self.operands, "out")) if name in names)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if len(self.operands) == 1:  # its formula takes all that was kept
+        if len(self.operands) == 1:  # the only formula takes all saved tensors
             formula, parameters = self.formulas[0], ctx.call[-1]
             return formula and formula(gradients[0], *ctx.saved_tensors, *parameters), *[None] * len(parameters)
         known = self._known(ctx)

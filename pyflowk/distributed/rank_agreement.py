@@ -19,7 +19,7 @@ from .transports import Exchange, describe_out, told_by_all
 class _Arguments(NamedTuple):
     """The arguments that a rank sends to the others. `shape` is of its own x; all other values must agree."""
 
-    error: str  # of this rank's own checks, or ""
+    error: str  # the text of this rank's own error, or ""
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     src_dim: int

@@ -19,7 +19,7 @@ EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-22, "float
 
 
 class Reference(NamedTuple):
-    """Per row, in extended precision; z is as large as the logits."""
+    """The results per row, in extended precision; z has the shape of the logits."""
 
     loss: Any
     lse: Any

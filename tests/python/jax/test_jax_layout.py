@@ -64,7 +64,7 @@ def header() -> str:
 
 
 def name_in(text: str, name: str) -> str:
-    """XLA's name in this version of the header, 0.12 of jaxlib has others for extensions."""
+    """The name that this version of the header has: jaxlib 0.12 renamed those of extensions."""
     renamed = {"XLA_FFI_Extension_Base": "XLA_FFI_InternalExtension"}
     return name if re.search(rf"\b{name}\b", text) else renamed.get(name, name)
 

@@ -118,7 +118,7 @@ assert counter.frame_count == 1, counter.frame_count
 
 
 def test_a_compiled_call_does_not_check_pyflowk_s_tables() -> None:
-    """Every guard is evaluated at every call."""
+    """A guard on a table of pyflowk would be evaluated at every call, and there is none."""
     torch._dynamo.reset()
     explained: list[str] = []
 

@@ -239,7 +239,7 @@ def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 @np.errstate(all="ignore")
 def is_within(actual: np.ndarray, reference: Reference) -> np.ndarray:
-    """Which elements are the rounding of a value within the reference's bound? NaN matches NaN.
+    """For each element, whether it is the rounding of a value within the reference's bound. NaN matches NaN.
 
     Rounding is monotone: such an element lies between the roundings of both bounds.
     """
