@@ -9,6 +9,7 @@
 #include "core/launch.cuh"
 #include "core/resident_clusters.cuh"
 #include "softmax/kernels/framed_rows.cuh"
+#include "softmax/kernels/framed_softmax.cuh"
 #include "softmax/kernels/persistent_rows.cuh"
 #include "softmax/kernels/row_in_registers.cuh"
 #include "softmax/kernels/row_in_shared.cuh"
@@ -58,8 +59,10 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
     return start_with(row_in_shared<Terms, kRow>, plan.config.as<RowInShared>());
   else if constexpr (row.mechanism == SoftmaxKernel::staged_rows)
     return start_with(staged_rows<StagedTerms<T, kMask, kRow>, kRow>, plan.config.as<StagedRows>());
-  else if constexpr (row.mechanism == SoftmaxKernel::framed_rows)
+  else if constexpr (row.mechanism == SoftmaxKernel::framed_rows && row.backward)
     return start_with(framed_rows<Terms, kRow>, plan.config.as<FramedRows>());
+  else if constexpr (row.mechanism == SoftmaxKernel::framed_rows)
+    return start_with(framed_rows_softmax<T, kRow>, plan.config.as<FramedRows>());
   else if constexpr (row.mechanism == SoftmaxKernel::strided_rows)
     return start_with(strided_rows<Terms, kRow>, plan.config.as<StridedRows>());
   else if constexpr (row.mechanism == SoftmaxKernel::rows_by_vectors)

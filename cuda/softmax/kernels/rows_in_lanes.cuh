@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     widen_vector<T>(raw[i], values + i * width);
   }
   const auto sum = scores_to_results<T, 4>(
-      params, false, max_over_lanes(largest.largest(), lanes), lanes, [](int) { return true; }, values);
+      params, false, max_over_lanes(largest.largest(), lanes), [=](auto value) { return sum_over_lanes(value, lanes); },
+      [](int) { return true; }, values);
   if (sum != sum) return store_nan_columns<T, SoftmaxMask::none>(params, row, lane, row.columns, lanes);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {

@@ -22,12 +22,12 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
   return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
-// Replaces a thread's scores, already scaled if there is a bias, by the results. `lanes` threads share the row;
-// `largest` is its largest score. Values are taken kStep at a time, up to the first i for which has(i) is false.
-// Returns the row's sum of exponentials.
-template <class T, int kStep, class Has, int kCount>
+// Replaces a thread's scores, already scaled if there is a bias, by the results. `largest` is the row's
+// largest score, and sum_over_row() adds a value over the row's threads. Values are taken kStep at a time, up to the
+// first i for which has(i) is false. Returns the row's sum of exponentials.
+template <class T, int kStep, class SumOverRow, class Has, int kCount>
 __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
-                                                         int lanes, Has has, float (&values)[kCount]) {
+                                                         SumOverRow sum_over_row, Has has, float (&values)[kCount]) {
   static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
   float largest_exponent = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
       else
         thread_sum.take_one(p[0]);
     }
-    return sum_over_lanes(thread_sum.total(), lanes);
+    return sum_over_row(thread_sum.total());
   };
   RowValue<T> sum;
   ResultFactors<T> result;

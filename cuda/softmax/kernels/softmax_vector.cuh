@@ -126,7 +126,7 @@ struct VectorCut {
   __device__ __forceinline__ explicit VectorCut(int count) {
     const int shift = count * 8 * static_cast<int>(sizeof(T));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) past[i] = ones_from(shift > 32 * i ? shift - 32 * i : 0);
+    for (int i = 0; i < 4; ++i) past[i] = ones_from(max(shift - 32 * i, 0));
   }
   __device__ __forceinline__ void replace_from(uint4* vector, const uint4& other) const { replace(vector, other, 0u); }
   __device__ __forceinline__ void replace_before(uint4* vector, const uint4& other) const {

@@ -67,7 +67,8 @@ struct SoftmaxColumns {
           mask_value(j, negative_infinity<float>());
           largest = larger_of(largest, values[j]);
         }
-        const auto sum = scores_to_results<T, 1>(params, has_bias, largest, 1, has, values);
+        const auto sum =
+            scores_to_results<T, 1>(params, has_bias, largest, [](auto value) { return value; }, has, values);
         if (sum != sum && (has_interval || has_dense)) {
           const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
 #pragma unroll
@@ -209,7 +210,8 @@ struct SoftmaxUnits {
       largest = largest_x.largest();
     }
     const auto sum = scores_to_results<T, unit_columns>(
-        params, has_bias, max_over_lanes(largest, params.lanes_per_row), params.lanes_per_row,
+        params, has_bias, max_over_lanes(largest, params.lanes_per_row),
+        [&](auto value) { return sum_over_lanes(value, params.lanes_per_row); },
         [&](int i) { return own.any_has(i / unit_columns); }, values);
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {

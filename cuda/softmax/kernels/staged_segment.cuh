@@ -28,10 +28,11 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
   const uint32_t segment_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
   segment.first_byte = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * segment_bytes);
-  const int64_t rows_left = params.rows.num_rows - static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) *
-                                                                        static_cast<uint32_t>(params.rows_per_block));
-  segment.ends_tensor = rows_left <= params.rows_per_block;
-  segment.num_rows = segment.ends_tensor ? static_cast<int>(rows_left) : params.rows_per_block;
+  segment.ends_tensor = blockIdx.x == gridDim.x - 1;
+  segment.num_rows = params.rows_per_block;
+  if (segment.ends_tensor)
+    segment.num_rows = static_cast<int>(static_cast<uint32_t>(params.rows.num_rows) -
+                                        blockIdx.x * static_cast<uint32_t>(params.rows_per_block));
   segment.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
                                    static_cast<uint32_t>(segment.first_byte)) &
                   (vector_bytes - 1);
@@ -167,9 +168,11 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
   __syncthreads();
   unsigned char* const first = params.out + segment.first_byte - segment.shift;
   const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
-  const CopyGroup group = {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-  if (head > 0) copy_part<T>(group, first, memory, 0, segment);
-  if (end >= head && segment.end > end) copy_part<T>(group, first, memory, end / vector_bytes, segment);
+  if (threadIdx.x < 32) {
+    const CopyGroup group = {static_cast<int>(threadIdx.x), 32};
+    if (head > 0) copy_part<T>(group, first, memory, 0, segment);
+    if (end >= head && segment.end > end) copy_part<T>(group, first, memory, end / vector_bytes, segment);
+  }
   BulkCopies::store(first + head, memory + head, end - head);
 }
 

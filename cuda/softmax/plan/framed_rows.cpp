@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// framed_rows: chooses the threads that hold a row's frame, the aligned vectors that contain the row.
+// framed_rows: chooses the threads that hold a row's frame, the aligned vectors that contain the row, and lays out the
+// shared memory that results leave through.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -34,6 +35,22 @@ bool has_near_lengths(const SoftmaxCall& call) {
   return memory.end - memory.first < int64_t{1} << 31;
 }
 
+// Bytes of shared memory, forward: what the warps of a row exchange, the results of a block's rows, which may start and
+// end inside a vector, and what the threads of each row share.
+int64_t exchanged_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  if (config.lanes_per_row <= warp_lanes) return 0;
+  return framed_exchanges *
+         exchange_step_bytes(partial_result_bytes(call.in_bytes), config.lanes_per_row / warp_lanes, 1);
+}
+
+int64_t result_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(rows_per_block(config) * call.row_bytes + vector_bytes - call.in_bytes, vector_bytes);
+}
+
+int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return exchanged_bytes(call, config) + result_bytes(call, config) + rows_per_block(config) * segment_row_bytes;
+}
+
 }  // namespace
 
 SoftmaxConfig choose_framed_rows(const SoftmaxCall& call) {
@@ -51,7 +68,8 @@ SoftmaxConfig choose_framed_rows(const SoftmaxCall& call) {
   };
   for (int32_t lanes = framed_min_lanes; lanes < warp_lanes; lanes *= 2) take(lanes);
   for (int32_t lanes = warp_lanes; lanes <= framed_max_lanes; lanes += warp_lanes) take(lanes);
-  config.block_threads = std::max(config.lanes_per_row, framed_threads);
+  config.block_threads =
+      std::max(config.lanes_per_row, call.request.backward ? framed_threads : framed_softmax_threads);
   return config;
 }
 
@@ -62,7 +80,8 @@ int64_t framed_vectors(const SoftmaxCall& call, const SoftmaxConfig& config) {
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows&) {
   return is_one_run(call) && config.cluster_blocks == 1 && call.has_interval &&
          call.request.columns >= 2 * call.vector_columns && call.rows.num_rows < max_framed_number &&
-         has_near_lengths(call);
+         has_near_lengths(call) &&
+         (call.request.backward || shared_bytes(call, config) <= call.device.shared_bytes_per_block);
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows&) {
@@ -72,7 +91,8 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const Fr
 void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   const SoftmaxRequest& request = call.request;
   mechanism.vectors_per_thread = vectors_per_thread(call, plan->config.lanes_per_row);
-  mechanism.shares_ends = plan->config.lanes_per_row < warp_lanes && phase_step(call) < call.vector_columns;
+  mechanism.has_edges = phase_step(call) < call.vector_columns;
+  mechanism.shares_ends = plan->config.lanes_per_row < warp_lanes && mechanism.has_edges;
   const auto clamp = [](int64_t n) {
     return static_cast<int32_t>(std::clamp(n, -max_framed_number, max_framed_number));
   };
@@ -80,6 +100,10 @@ void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.diagonal_end = clamp(request.diagonal_end);
   const bool has_window = request.has_diagonal && mechanism.diagonal_begin > -max_framed_number;
   mechanism.starts_late = has_window || (request.lengths_bytes != 0 && request.lengths_from_right);
+  if (request.backward) return;
+  mechanism.results_offset_bytes = static_cast<int32_t>(exchanged_bytes(call, plan->config));
+  mechanism.rows_offset_bytes = mechanism.results_offset_bytes + static_cast<int32_t>(result_bytes(call, plan->config));
+  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));
 }
 
 }  // namespace flowk::softmax

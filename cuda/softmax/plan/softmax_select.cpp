@@ -31,15 +31,18 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return call.mask != SoftmaxMask::bias && has_less_than(staged_fill);
 }
 
-// Is framed_rows the fastest for a gradient under an interval? It is if the others are staged_rows, for short rows, and
-// for rows that fill more of its threads' vectors than of those of row_in_registers.
+// Is framed_rows the fastest for rows under an interval? Forward it is if the others are staged_rows or take columns
+// outside whole vectors one by one, and float32 rows fill its threads' vectors. Backward it is if the others are
+// staged_rows, for short rows, and for rows that fill more of its threads' vectors than of those of row_in_registers.
 bool prefers_framed_rows(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
-  if (!call.request.backward || !call.has_interval || call.row_vectors < framed_min_row_vectors) return false;
+  const bool is_backward = call.request.backward;
+  if (call.row_vectors < (is_backward ? framed_min_row_vectors : framed_softmax_min_row_vectors)) return false;
   if (!fits(call, framed)) return false;
   const int64_t vectors = framed_vectors(call, framed);
-  if (call.in_bytes == 4 &&
-      (framed.lanes_per_row > warp_lanes || 100 * call.row_vectors < framed_32_bit_fill * vectors))
-    return false;
+  const bool is_filled = call.in_bytes == 2 || 100 * call.row_vectors >= framed_32_bit_fill * vectors;
+  if (!is_filled) return false;
+  if (!is_backward) return call.has_tails || (call.in_bytes == 2 && prefers_staged_rows(call, in_registers));
+  if (call.in_bytes == 4 && framed.lanes_per_row > warp_lanes) return false;
   return prefers_staged_rows(call, in_registers) || call.row_vectors <= framed_short_row_vectors ||
          vectors < int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
 }
