@@ -126,7 +126,7 @@ def check_same_type(name: str, first: Geometry, other_name: str, other: Geometry
 
 
 def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether both reach the same elements: the stride of an extent of 1 does not matter, in an empty array none does."""
+    """Whether both reach the same elements. The stride of an extent of 1 does not matter, nor any of an empty array."""
     return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
 
 
