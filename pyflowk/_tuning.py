@@ -37,8 +37,8 @@ def tune(op: Callable[..., Any] | str, *arguments: Any, max_trials: int = 12, **
     Parameters
     ----------
     op : function or str
-        A function of pyflowk whose call permutes: permute, batch_transpose, swapaxes, moveaxis, transpose; softmax and
-        prelu for arrays that they copy first.
+        A function of pyflowk whose call permutes: permute, batch_transpose, swapaxes, moveaxis, transpose;
+        masked_softmax and prelu for arrays that they copy first.
     *arguments, **options
         Those of the call, `out` included, without `stream`. `out`, or a new array, receives the result.
     max_trials : int

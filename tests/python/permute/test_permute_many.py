@@ -342,7 +342,7 @@ def test_python_permutes_a_list(arrays: Any) -> None:
         ),
         (lambda xs, out: ([xs[0], 3], (1, 0), None), TypeError, r"xs\[1\] is an int"),
         (lambda xs, out: (xs, (1, 1), None), pyflowk.FlowkValueError, r"axes\[1\] = 1"),
-        (lambda xs, out: (xs, (1, 0), out[:1]), ValueError, "out has 1 arrays, must have 2 as xs has"),
+        (lambda xs, out: (xs, (1, 0), out[:1]), ValueError, "out has 1 array, must have 2 as xs has"),
         (lambda xs, out: (xs, (1, 0), xs), ValueError, r"out has shape \(4, 6\), must be \(6, 4\)"),
         (lambda xs, out: (xs, (1, 0), [out[0], out[0]]), pyflowk.FlowkValueError, r"out\[0\] .* overlaps out\[1\]"),
     ],
