@@ -204,7 +204,8 @@ def _paths() -> Iterator[str]:
         path = os.path.abspath(choice)
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         folders.append(os.path.join(os.path.dirname(folder), "pyflowk", "_calls"))
-    folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in native.installed_paths("")]
+    libraries = native.installed_paths(native.FILE_NAMES["simt"])
+    folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in libraries]
     return (os.path.join(folder, "_program_cache.abi3.so") for folder in folders)
 
 

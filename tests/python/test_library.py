@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -177,6 +178,14 @@ def test_info_lists_frameworks_and_what_installs_them(monkeypatch: pytest.Monkey
 def test_info_says_why_there_is_no_program_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_path, "program_cache", lambda: None)
     assert dict(info._lines())["program cache"].startswith("none: this pyflowk was built without Python's headers")
+
+
+def test_in_a_source_tree_the_program_cache_is_the_installed_package_s(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FLOWK_LIBRARY", raising=False)
+    monkeypatch.setattr(info.metadata, "distribution", lambda name: SimpleNamespace(locate_file=tmp_path.joinpath))
+    assert str(tmp_path / "pyflowk" / "_calls" / "_program_cache.abi3.so") in call_path._paths()
 
 
 def test_info_takes_no_folder_for_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
