@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from pyflowk._bench.tensors import BYTES
-
 TUNING = Path(__file__).parent / "tuning" / "permute_h200.json"
 BYTE_TILE = 4  # the kernel's number in a tile's features
 SOFTNESS = (0.05, 0.008)  # predicted times that differ by less are as good as equal: in a first fit, and in the last
@@ -92,12 +90,8 @@ def fit(tiles: Tiles, costs: Vector) -> Vector:
     return costs
 
 
-def costs_of(case: dict[str, Any]) -> str:
-    """The set of costs that the planner takes for the case's aligned_tile and general_tile."""
-    kinds = case["types"].split(">")
-    if len(kinds) == 1:
-        return "byte_unit_tile_costs" if case["tiles"][0]["unit_bytes"] == 1 else "unit_tile_costs"
-    return "byte_conversion_costs" if BYTES[kinds[0]] * BYTES[kinds[1]] <= 2 else "unit_tile_costs"
+def is_of_bytes(case: dict[str, Any]) -> bool:
+    return case["tiles"][0]["unit_bytes"] == 1 and ">" not in case["types"]
 
 
 def words(ratios: Vector) -> str:
@@ -110,8 +104,8 @@ def main() -> None:
     given = parser.parse_args().files
     rows = [row for path in given for row in json.loads(Path(path).read_text()) if len(row.get("tiles", [])) > 1]
     constants = json.loads(TUNING.read_text())["constants"]
-    for names in (["unit_tile_costs"], ["byte_conversion_costs"], ["byte_unit_tile_costs", "byte_tile_costs"]):
-        cases = [row for row in rows if costs_of(row) == names[0]]
+    for names, of_bytes in ((["unit_tile_costs"], False), (["byte_unit_tile_costs", "byte_tile_costs"], True)):
+        cases = [row for row in rows if is_of_bytes(row) == of_bytes]
         if not cases:
             continue
         sets = {name: len(constants[name]["value"]) for name in names}

@@ -168,7 +168,7 @@ void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, i
 // Chooses the halo, and estimates the tile's time, which is a sum of the costs' members, each times a number that
 // follows from the tile; permute_tile_cost.cpp.
 struct AllTileCosts {
-  TileCosts units, byte_units, byte_conversions;
+  TileCosts units, byte_units;
   ByteTileCosts byte_tile;
 };
 void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* tile);

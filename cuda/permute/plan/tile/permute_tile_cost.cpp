@@ -186,9 +186,7 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
     tile->cost = byte_tile_cost(search, all_costs.byte_tile, with_halo, *tile);
     return;
   }
-  const TileCosts& costs = moves_bytes(problem)      ? all_costs.byte_units
-                           : converts_bytes(problem) ? all_costs.byte_conversions
-                                                     : all_costs.units;
+  const TileCosts& costs = moves_bytes(problem) ? all_costs.byte_units : all_costs.units;
   const int64_t tile_bytes = problem.bytes_of(tile->elements);
   const float tile_kb = static_cast<float>(tile_bytes) / 1024.0f;
   const auto src_rows = static_cast<int64_t>(static_cast<float>(tile->src_rows) * with_halo);
