@@ -86,8 +86,6 @@ def documented_modules() -> dict[str, pdoc.doc.Module]:
         AsWritten(annotation) if isinstance(annotation, str) else annotation
     )
     for name in MODULES:
-        if importlib.util.find_spec(name) is None:
-            continue  # this version has no such module
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # those of a framework's own modules

@@ -23,7 +23,7 @@ HEADER = (ROOT / "include" / "flowk" / "flowk.h").read_text()
 C_FUNCTIONS = re.findall(r"^FLOWK_API [^;(]*?(flowk_\w+)\(", HEADER, re.MULTILINE)
 OF_TORCH = ("pyflowk.torch", "pyflowk.torch.functional", "pyflowk.distributed")
 FRAMEWORKS = {**dict.fromkeys(OF_TORCH, "torch"), "pyflowk.jax": "jax"}
-MODULES = {name: FRAMEWORKS.get(name) for name in ("pyflowk", "pyflowk.memory", *FRAMEWORKS) if find_spec(name)}
+MODULES = {name: FRAMEWORKS.get(name) for name in ("pyflowk", "pyflowk.memory", *FRAMEWORKS)}
 
 
 def has_framework(name: str | None) -> bool:
