@@ -26,9 +26,17 @@ import sanitizing
 from sanitizing import Memory, code_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/softmax"))
-from softmax_calls import gradients_of
+from softmax_calls import dlse_of, gradients_of
 from softmax_cases import TABLE, SoftmaxCase, TableCase
-from softmax_reference import assert_within, backward_reference, inputs_of, row_strides, softmax_reference, unmasked
+from softmax_reference import (
+    assert_within,
+    backward_reference,
+    inputs_of,
+    lse_reference,
+    row_strides,
+    softmax_reference,
+    unmasked,
+)
 
 from pyflowk._native import abi as _abi
 
@@ -68,6 +76,14 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
             setattr(mask, f"{name}_strides", ctypes.addressof(strides[-1]))
     mask.lengths_dtype, mask.bias_dtype = code_of(case.lengths_dtype), code_of(case.dtype)
     mask.lengths_from_right = case.lengths_from_right
+    rows = np.dtype("float64" if case.dtype == "float64" else "float32")
+    dlse = dlse_of(case) if row.backward else None
+    lse = Memory(np.full(case.shape[:-1], np.nan, rows)) if case.lse and not row.backward else None
+    if lse is not None:
+        mask.lse = lse.pointer
+    if dlse is not None:
+        memories.append(Memory(dlse))
+        mask.dlse = memories[-1].pointer
     nan = np.full(case.shape, np.nan, out_dtype)
     out = Memory(in_memory(nan, case)[0], case.out_lead * nan.itemsize)
     tensors = [argument for memory in memories[: len(inputs)] for argument in (memory.pointer, layout)]
@@ -91,11 +107,13 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     if len(statuses) == 1:
         return plan
     if row.backward:
-        expected = backward_reference(case, unmasked(case, host), *inputs)
+        expected = backward_reference(case, unmasked(case, host), *inputs, dlse)
     else:
         expected = softmax_reference(case, host)
     try:
         assert_within(actual, expected)
+        if lse is not None:
+            assert_within(lse.fetch(), lse_reference(case, host))
     except AssertionError as error:
         raise RuntimeError(f"{case.id}: {plan}") from error
     return plan

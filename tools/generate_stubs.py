@@ -26,7 +26,8 @@ def stub(path: str, text: str) -> str:
     collections = [name for name in ("Iterable", "Sequence") if f"{name}[" in body]
     if collections:
         lines.append(f"from collections.abc import {', '.join(collections)}\n")
-    lines.append("from typing import Any, overload\n\nfrom numpy.typing import NDArray\n\n")
+    literal = "Literal, " if "Literal[" in body else ""
+    lines.append(f"from typing import Any, {literal}overload\n\nfrom numpy.typing import NDArray\n\n")
     lines.append(f"from .._typing import {', '.join(imported)}\n\n")
     return "".join(lines) + body
 
@@ -52,6 +53,15 @@ def stub_of(function: ast.FunctionDef) -> str:
         text: str = packed(f"def {function.name}(", typed, f") -> {returned}: ...")
         return text
 
+    if any(part.startswith("return_lse:") for part in parts):  # then the result is two arrays
+        plain, both = result.split(" | ")
+        switch = parts.index("return_lse: bool = ...")
+        texts = []
+        for array, others in (("NDArray[Any]", ["NDArray[Any]"]), ("ArrayT", ["ArrayT", "Array"])):
+            for value, returned in (("Literal[False] = ...", plain), ("Literal[True]", both)):
+                parts[switch] = f"return_lse: {value}"
+                texts.append("@overload\n" + signature(others, re.sub(r"\bArrayT\b", array, returned)))
+        return "".join(texts)
     num_operands = sum("ArrayT" in part for part in parts)
     if num_operands == 0:
         return signature([""], result)

@@ -2,7 +2,9 @@
 // The C ABI of masked softmax and its backward: check, plan, run.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 
 #include "api/call.h"
 #include "core/device.h"
@@ -18,10 +20,9 @@ namespace {
 
 constexpr int64_t max_diagonal = int64_t{1} << 62;
 
-// The size of flowk_softmax_mask since version 0.1. A version that adds members adds its own size, accepts both, and
-// reads the members past the smaller one as zero.
-constexpr size_t mask_bytes_of_0_1 = 96;
-static_assert(sizeof(flowk_softmax_mask) == mask_bytes_of_0_1);
+// The sizes of flowk_softmax_mask: without and with the members after the bias. Members past a caller's size are zero.
+constexpr size_t mask_bytes_to_bias = 96, mask_bytes = 112;
+static_assert(sizeof(flowk_softmax_mask) == mask_bytes && offsetof(flowk_softmax_mask, lse) == mask_bytes_to_bias);
 
 struct SoftmaxArguments {
   bool backward;
@@ -31,10 +32,11 @@ struct SoftmaxArguments {
   int32_t rank;
   const int64_t* shape;
   double scale;
-  const flowk_softmax_mask* mask;
+  const flowk_softmax_mask* given_mask;  // the caller's, or NULL
   int32_t log_softmax;
   const char* in_dtype_name;
   const char* out_dtype_name;
+  flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT;
 };
 
 bool is_softmax_dtype(flowk_dtype dtype) {
@@ -95,10 +97,18 @@ void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* po
     request->strides[operand][d] = layout.extents[d] == 1 ? 0 : layout.strides[d] * element_bytes;
 }
 
+Status read_mask(SoftmaxArguments* arguments) {
+  const flowk_softmax_mask* const given = arguments->given_mask;
+  if (given == nullptr) return {};
+  FLOWK_RETURN_IF_ERROR(
+      check_struct_bytes("mask->struct_bytes", given->struct_bytes, {mask_bytes_to_bias, mask_bytes}));
+  std::memcpy(&arguments->mask, given, given->struct_bytes);
+  return {};
+}
+
 // The members of the mask that need no pointer: an empty tensor has them too.
 Status check_mask_values(const SoftmaxArguments& arguments) {
-  const flowk_softmax_mask& mask = *arguments.mask;
-  FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", mask.struct_bytes, {mask_bytes_of_0_1}));
+  const flowk_softmax_mask& mask = arguments.mask;
   FLOWK_RETURN_IF_ERROR(check_flag("mask->causal", mask.causal));
   FLOWK_RETURN_IF_ERROR(check_flag("mask->lengths_from_right", mask.lengths_from_right));
   if (mask.causal_offset < -max_diagonal || mask.causal_offset > max_diagonal)
@@ -122,7 +132,7 @@ Status check_mask_values(const SoftmaxArguments& arguments) {
 
 // lengths, causal and window.
 Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
-  const flowk_softmax_mask& mask = *arguments.mask;
+  const flowk_softmax_mask& mask = arguments.mask;
   const int32_t leading = arguments.rank - 1;
   if (mask.causal != 0 || mask.window > 0) {
     // Ends past 2^61 are past every column of every row.
@@ -149,9 +159,39 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
   return {};
 }
 
+// What has one value per row: lse, or the gradient of it.
+Status check_row_values(const SoftmaxArguments& arguments, SoftmaxRequest* request) {
+  const flowk_softmax_mask& mask = arguments.mask;
+  const flowk_dtype dtype = arguments.x.dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  const void* const pointer = arguments.backward ? mask.dlse : mask.lse;
+  if (pointer == nullptr) return {};
+  const Operand lse = {arguments.backward ? "mask->dlse" : "mask->lse", pointer, nullptr, dtype};
+  Layout layout;
+  FLOWK_RETURN_IF_ERROR(make_layout(lse, request->rank, arguments.shape, false, &layout));
+  put_operand(request, softmax_lse, pointer, layout, dtype_info(dtype).element_bytes);
+  int64_t num_rows = 1;
+  for (int d = 0; d < request->rank; ++d) num_rows *= request->extents[d];
+  if (num_rows > INT32_MAX)
+    return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s has %lld elements, must have < 2^31", lse.name,
+                           static_cast<long long>(num_rows));
+  // The output, or lse, shares no byte with another tensor.
+  const auto check = [&](const Operand& other, int32_t rank) -> Status {
+    if (other.pointer == nullptr) return {};
+    const Layout other_layout = layout_of(rank, arguments.shape, other.strides);
+    return arguments.backward ? check_apart(lse, layout, other, other_layout)
+                              : check_apart(other, other_layout, lse, layout);
+  };
+  FLOWK_RETURN_IF_ERROR(check(arguments.out, arguments.rank));
+  if (arguments.backward) return {};
+  FLOWK_RETURN_IF_ERROR(check(arguments.x, arguments.rank));
+  FLOWK_RETURN_IF_ERROR(check({"mask->dense", mask.dense, mask.dense_strides, FLOWK_BOOL}, arguments.rank));
+  FLOWK_RETURN_IF_ERROR(check({"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype}, arguments.rank));
+  return check({"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype}, request->rank);
+}
+
 // The parts that only the forward call looks at.
 Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
-  const flowk_softmax_mask& mask = *arguments.mask;
+  const flowk_softmax_mask& mask = arguments.mask;
   Layout layout;
   if (mask.dense != nullptr) {
     const Operand dense = {"mask->dense", mask.dense, mask.dense_strides, FLOWK_BOOL};
@@ -170,7 +210,8 @@ Status check_dense_and_bias(const SoftmaxArguments& arguments, const Layout& out
 }
 
 // Fills `request`, or sets `is_empty` if there is nothing to do.
-Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request, bool* is_empty) {
+Status check_softmax(SoftmaxArguments* given, SoftmaxRequest* request, bool* is_empty) {
+  const SoftmaxArguments& arguments = *given;
   *is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_softmax_dtype(arguments.in_dtype_name, arguments.x.dtype));
   FLOWK_RETURN_IF_ERROR(
@@ -185,11 +226,14 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
   if (!std::isfinite(arguments.scale) || (!is_double && std::fabs(arguments.scale) > max_scale_of_float32))
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "scale = %g, must be finite%s", arguments.scale,
                            is_double ? "" : " and within +-2^126");
-  if (arguments.mask != nullptr) FLOWK_RETURN_IF_ERROR(check_mask_values(arguments));
+  FLOWK_RETURN_IF_ERROR(read_mask(given));
+  FLOWK_RETURN_IF_ERROR(check_mask_values(arguments));
+  if (arguments.mask.lse != nullptr && !arguments.backward && arguments.shape[rank - 1] == 0)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = 0, must be >= 1 with mask->lse", rank - 1);
   if (*is_empty) return {};
 
   Layout x, y, out;
-  const bool has_rows = arguments.mask != nullptr;
+  const bool has_rows = arguments.given_mask != nullptr;
   FLOWK_RETURN_IF_ERROR(make_layout(arguments.x, rank, arguments.shape, has_rows, &x));
   if (arguments.backward) FLOWK_RETURN_IF_ERROR(make_layout(arguments.y, rank, arguments.shape, has_rows, &y));
   FLOWK_RETURN_IF_ERROR(make_layout(arguments.out, rank, arguments.shape, has_rows, &out));
@@ -216,14 +260,14 @@ Status check_softmax(const SoftmaxArguments& arguments, SoftmaxRequest* request,
     put_operand(request, softmax_bias_or_y, arguments.y.pointer, y, in_bytes);
     put_columns(request, softmax_bias_or_y, y, in_bytes);
   }
-  if (arguments.mask == nullptr) return {};
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
+  FLOWK_RETURN_IF_ERROR(check_row_values(arguments, request));
   return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);
 }
 
-flowk_status softmax(const SoftmaxArguments& arguments, const PlanUse& use) {
+flowk_status softmax(SoftmaxArguments arguments, const PlanUse& use) {
   return check_plan_run<SoftmaxRequest>(
-      use, [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(arguments, request, is_empty); },
+      use, [&](SoftmaxRequest* request, bool* is_empty) { return check_softmax(&arguments, request, is_empty); },
       [&](const SoftmaxRequest& request, const Device& device) -> Status {
         SoftmaxPlan plan;
         plan_softmax(request, device, &plan);

@@ -70,6 +70,7 @@ struct SoftmaxKernelRow {
   bool converts = false;                // row_in_registers: the types of x and out differ
   int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: neighbouring rows per thread
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
+  bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
 };
 
 // What a plan asks for.
@@ -83,6 +84,7 @@ struct SoftmaxKernelQuery {
   bool converts = false;
   int unit_columns = 0;
   int lanes = 0;
+  bool row_values = false;
 };
 
 constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
@@ -107,6 +109,11 @@ constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
   row.converts = true;
   return row;
 }
+// For kernels that would have more registers, and fewer blocks per multiprocessor, in all calls.
+constexpr SoftmaxKernelRow without_row_values(SoftmaxKernelRow row) {
+  row.row_values = false;
+  return row;
+}
 constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_columns, int min_vectors,
                                   int max_vectors, int blocks = 0) {
   return {SoftmaxKernel::staged_rows, backward, types,       masks, min_vectors, max_vectors, staged_threads, blocks,
@@ -127,22 +134,14 @@ constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int m
           SoftmaxForm::any,
           false,
           0,
-          lanes};
+          lanes,
+          false};
 }
 
 constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int max_threads = 256,
                                    int blocks = 0) {
-  return {SoftmaxKernel::strided_rows,
-          backward,
-          types,
-          no_mask,
-          1,
-          columns,
-          max_threads,
-          blocks,
-          SoftmaxForm::any,
-          false,
-          row_width};
+  return without_row_values({SoftmaxKernel::strided_rows, backward, types, no_mask, 1, columns, max_threads, blocks,
+                             SoftmaxForm::any, false, row_width});
 }
 
 }  // namespace table
@@ -152,18 +151,18 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88.
-    table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1),
+    table::without_row_values(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1)),
     table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 2),
-    table::in_registers(bits_16, no_bias, SoftmaxForm::whole, 4),
+    table::without_row_values(table::in_registers(bits_16, no_bias, SoftmaxForm::whole, 4)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4),
     table::in_registers(bits_32, no_mask, SoftmaxForm::whole, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 16),
-    table::in_registers(bits_16, no_mask | bias_mask, SoftmaxForm::unfilled, 2),
-    table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4),
-    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2),
-    table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8),
+    table::without_row_values(table::in_registers(bits_16, no_mask | bias_mask, SoftmaxForm::unfilled, 2)),
+    table::without_row_values(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4)),
+    table::without_row_values(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2)),
+    table::without_row_values(table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
@@ -178,7 +177,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8)),
     table::in_registers_backward(up_to_32_bits, 1),
     table::in_registers_backward(up_to_32_bits, 2),
-    table::in_registers_backward(up_to_32_bits, 4),
+    table::without_row_values(table::in_registers_backward(up_to_32_bits, 4)),
     table::in_registers_backward(bits_32, 8),
     table::converting(table::in_registers_backward(bits_16, 8)),
     // Vectors per thread in registers; the others are in shared memory.
@@ -195,27 +194,27 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, up_to_32_bits, dense_mask | bias_mask, 1, 1, 20, 8),
     table::staged(false, bits_16, no_bias, 4, 5, 6, 10),
     table::staged(false, bits_16, no_bias, 4, 7, 8, 9),
-    table::staged(false, bits_16, no_bias, 4, 9, 10, 8),
-    table::staged(false, bits_32, no_mask, 4, 5, 6),
+    table::without_row_values(table::staged(false, bits_16, no_bias, 4, 9, 10, 8)),
+    table::without_row_values(table::staged(false, bits_32, no_mask, 4, 5, 6)),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
     table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
-    table::staged(false, bits_16, bias_mask, 4, 7, 10),
+    table::without_row_values(table::staged(false, bits_16, bias_mask, 4, 7, 10)),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 9, 20),
     table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
-    table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
+    table::without_row_values(table::staged(true, bits_32, no_mask, 4, 4, 5, 6)),
     // Vectors per thread; some threads have one less.
-    table::framed(false, bits_16, 1, 4, 5),
-    table::framed(false, up_to_32_bits, 1, 6, 4),
-    table::framed(false, bits_32, 1, 8, 3),
-    table::framed(true, bits_16, 3, 4, 4),
+    table::without_row_values(table::framed(false, bits_16, 1, 4, 5)),
+    table::without_row_values(table::framed(false, up_to_32_bits, 1, 6, 4)),
+    table::without_row_values(table::framed(false, bits_32, 1, 8, 3)),
+    table::without_row_values(table::framed(true, bits_16, 3, 4, 4)),
     table::framed(true, bits_16, 5, 6, 3),
     table::framed(true, bits_32, 3, 6, 2),
     // Rows per thread.
@@ -241,6 +240,10 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::strided(true, up_to_32_bits, strided_row_width, 4, 512),
     table::strided(true, up_to_32_bits, 1, 8, 512),
     table::strided(true, bits_64, 1, 4),
+    table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
+    table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
+    // With row values.
+    table::in_registers_backward(up_to_32_bits, 4),
     {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
     {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},
 };
@@ -256,7 +259,8 @@ FLOWK_HOST_DEVICE constexpr int kernel_blocks() {
 constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& query) {
   return row.mechanism == query.mechanism && row.backward == query.backward &&
          takes(row, query.element_bytes, query.mask) && row.form <= query.form && row.converts == query.converts &&
-         row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes);
+         row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes) &&
+         (row.row_values || !query.row_values);
 }
 
 // The index of the query's kernel; -1: there is none.

@@ -19,6 +19,7 @@ enum SoftmaxOperand : int {
   softmax_dense,      // the dense mask
   softmax_lengths,    // one length per row
   softmax_row,        // no memory: the row's index among its q rows, for causal and window
+  softmax_lse,        // forward: the log-sum-exp, written; backward: its gradient
   num_softmax_operands
 };
 
@@ -70,6 +71,7 @@ struct SoftmaxParams {
   const unsigned char* dense = nullptr;
   const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
   const unsigned char* dense_end = nullptr;
+  unsigned char* lse = nullptr;  // float32, of a float64 x float64
   SoftmaxInterval interval;
   // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
   bool seeks_dense_alone = false;

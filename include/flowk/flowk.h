@@ -615,8 +615,9 @@ FLOWK_API flowk_status flowk_prelu_backward_explain(const void *dy, const void *
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /**
- * The mask and the bias of a softmax. Begin with FLOWK_SOFTMAX_MASK_INIT, in which all parts are zero, then set the
- * ones that are needed. A part that is zero masks nothing. A column is unmasked if no part masks it.
+ * The mask and the bias of a softmax, and what else its rows have. Begin with FLOWK_SOFTMAX_MASK_INIT, in which all
+ * parts are zero, then set the ones that are needed. A part that is zero masks nothing. A column is unmasked if no part
+ * masks it.
  *
  * The tensor has `rank` dimensions. Its last dimension, of k columns, is the row. The dimension before it has q rows,
  * and i is the row's index in it (rank 1: q = 1, i = 0). A part broadcasts over a leading dimension by a stride of 0.
@@ -654,10 +655,19 @@ typedef struct flowk_softmax_mask {
   const void *bias;
   const int64_t *bias_strides; /**< as dense_strides */
   flowk_dtype bias_dtype;      /**< of `bias` */
+
+  /** Of flowk_masked_softmax(), which writes it: lse[...] = log(sum over unmasked i of exp(z[..., i])), -infinity if
+   * there is none; without a bias that is the largest z plus a logarithm, infinite if it is too large for its type. One
+   * float32 per row, or float64 if x is float64: contiguous, with the leading extents of the shape. There are less than
+   * 2^31 rows, of at least one column, and it overlaps no other tensor. NULL: not wanted. */
+  void *lse;
+  /** Of flowk_masked_softmax_backward(): the gradient of lse, as `lse`. NULL: zeros. */
+  const void *dlse;
 } flowk_softmax_mask;
 
 /** flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
-#define FLOWK_SOFTMAX_MASK_INIT {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0}
+#define FLOWK_SOFTMAX_MASK_INIT \
+  {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL}
 
 /**
  * z[..., j] = scale * x[..., j] + bias[..., j]
@@ -709,25 +719,26 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
                                                     size_t text_bytes);
 
 /**
- * The gradient of flowk_masked_softmax() with respect to x, from its output y and the gradient dy of y:
+ * The gradient of flowk_masked_softmax() with respect to x, from its output y and the gradients dy of y and dlse of
+ * lse:
  *
- * dx[..., j] = scale * y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i])
+ * dx[..., j] = scale * y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i] + dlse)
  *
  * and with log_softmax = 1, where a column with y = -infinity is masked (dx = 0, not in the sum)
  *
- * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * sum over i of dy[..., i])
+ * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * (sum over i of dy[..., i] - dlse))
  *
  * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
- *   `mask` may be the forward call's. Only lengths, causal and window are used: the columns that they mask get 0, and
- *   are not read but for the exceptions of flowk_masked_softmax(). dense and bias are ignored, because y already
- *   contains their effect. NULL gives the same result.
- * Element types: as in flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type.
- * Pointers: dx may be dy itself or y itself (same pointer, strides and type); otherwise it must not overlap them. It
- * must not overlap the lengths. No two elements of dx may share memory. Statuses: as in flowk_masked_softmax().
- * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all
- *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
+ *   `mask` may be the forward call's. Only lengths, causal, window and dlse are used: the columns that they mask get 0,
+ * and are not read but for the exceptions of flowk_masked_softmax(). dense, bias and lse are ignored, because y already
+ * contains their effect. Without lengths, causal and window the result is the same. Element types: as in
+ * flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type. Pointers: dx may be dy itself or
+ * y itself (same pointer, strides and type); otherwise it must not overlap them. It must not overlap the lengths or
+ * dlse. No two elements of dx may share memory. Statuses: as in flowk_masked_softmax(). Numerics: computed in float32
+ * (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all 0 (-infinity) in y, has a
+ * gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
  */
 FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64_t *dy_strides, const void *y,
                                                      const int64_t *y_strides, flowk_dtype y_dtype, void *dx,

@@ -96,6 +96,8 @@ static int run_step(const PlannedCall *call, void *const *pointers, const Number
         if (mask.dense) mask.dense = pointers[(intptr_t)mask.dense - 1];
         if (mask.lengths) mask.lengths = pointers[(intptr_t)mask.lengths - 1];
         if (mask.bias) mask.bias = pointers[(intptr_t)mask.bias - 1];
+        if (mask.lse) mask.lse = pointers[(intptr_t)mask.lse - 1];
+        if (mask.dlse) mask.dlse = pointers[(intptr_t)mask.dlse - 1];
         words[i].p = &mask;
         break;
       default: return FLOWK_STATUS_INTERNAL_ERROR;

@@ -163,7 +163,7 @@ def plan_of(bound: Bound, names: Sequence[str], roles: str, arguments: tuple[Any
         if role in "anw":
             positions[name] = len(positions)
     arrays = {Arg(INPUT, index): positions[name] for index, name in enumerate(operation.names) if name in positions}
-    arrays |= {Arg(OUTPUT, index): positions[name] for index, name in enumerate(outs)}
+    arrays |= {Arg(OUTPUT, index): positions[name] for index, name in enumerate(outs) if name in positions}
     arrays |= {Arg(TEMP, index): len(positions) + index for index in range(len(program.temps))}
     operand_names = (*operation.names, *operation.parameters)
     slots = [slot for step in program.steps for slot in step.slots]

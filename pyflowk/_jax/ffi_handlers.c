@@ -150,6 +150,19 @@ typedef struct {
   int64_t log;
 } SoftmaxArguments;
 
+/* The tensor has an element per row of `logits`, and before them `count` of a first dimension if that is not 0. */
+static bool has_rows(Call *call, const char *name, const Tensor *tensor, const Tensor *logits, int64_t count) {
+  int32_t first = count == 0 ? 0 : 1;
+  if (!has_rank(call, name, tensor, logits->rank - 1 + first)) return false;
+  if (first == 1 && !has_extent(call, name, tensor, 0, count)) return false;
+  for (int32_t d = 0; d < logits->rank - 1; ++d) {
+    if (tensor->dims[d + first] != logits->dims[d]) {
+      return has_extent(call, name, tensor, d + first, logits->dims[d]);
+    }
+  }
+  return true;
+}
+
 /* A mask or a bias, which must have all of x's columns. */
 static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const Tensor *x) {
   if (!broadcast(call, name, tensor, x, x->rank)) return false;
@@ -157,7 +170,7 @@ static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const T
 }
 
 /* x, or dy and y, and then the arrays of the mask. Attribute mask is a flowk_softmax_mask that has 1 instead of the
- * address of each of its arrays that is an argument. */
+ * address of each of its arrays that is an argument, and of lse, which is the second result. */
 static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
   const int64_t *words = read_array(call, "mask", FFI_S64, sizeof(*mask) / sizeof(*words));
@@ -165,12 +178,23 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
     return false;
   }
   memcpy(mask, words, sizeof(*mask));
-  int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL);
-  if (!read_arrays(call, num_first + num_arrays, 1)) return false;
+  int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL) + (mask->dlse != NULL);
+  if (!read_arrays(call, num_first + num_arrays, mask->lse != NULL ? 2 : 1)) return false;
   const Tensor *x = &call->arguments[0];
   Tensor *next = &call->arguments[num_first];
   if (x->rank < 1) return fail(call, "x has no dimensions, must have >= 1");
   if ((num_first > 1 && !has_dims(call, "y", x + 1, x)) || !has_dims(call, "out", &call->results[0], x)) return false;
+  flowk_dtype wide = x->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  if (mask->lse != NULL) {
+    if (!has_rows(call, "lse", &call->results[1], x, 0)) return false;
+    if (call->results[1].dtype != wide) return fail(call, "lse is of another type");
+    mask->lse = call->results[1].data;
+  }
+  if (mask->dlse != NULL) {
+    if (!has_rows(call, "dlse", next, x, 0)) return false;
+    if (next->dtype != wide) return fail(call, "dlse is of another type");
+    mask->dlse = next++->data;
+  }
   if (mask->dense != NULL) {
     if (!broadcast_rows(call, "mask", next, x)) return false;
     if (next->dtype != FLOWK_BOOL && next->dtype != FLOWK_UINT8) return fail(call, "mask must be of bool or uint8");
@@ -215,19 +239,6 @@ static bool read_cross_entropy(Call *call, flowk_cross_entropy_options *options)
   const int64_t *words = read_array(call, "options", FFI_S64, sizeof(*options) / sizeof(*words));
   if (words != NULL) memcpy(options, words, sizeof(*options));
   return words != NULL;
-}
-
-/* The tensor has an element per row of the logits, and before them `count` of a first dimension if that is not 0. */
-static bool has_rows(Call *call, const char *name, const Tensor *tensor, const Tensor *logits, int64_t count) {
-  int32_t first = count == 0 ? 0 : 1;
-  if (!has_rank(call, name, tensor, logits->rank - 1 + first)) return false;
-  if (first == 1 && !has_extent(call, name, tensor, 0, count)) return false;
-  for (int32_t d = 0; d < logits->rank - 1; ++d) {
-    if (tensor->dims[d + first] != logits->dims[d]) {
-      return has_extent(call, name, tensor, d + first, logits->dims[d]);
-    }
-  }
-  return true;
 }
 
 /* logits, targets -> loss, lse, and the entropy if there is a third result. */

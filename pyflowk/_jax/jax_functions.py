@@ -512,9 +512,10 @@ def masked_softmax(
     bias: ArrayLike | None = None,
     scale: float = 1.0,
     log: bool = False,
+    return_lse: bool = False,
     dtype: DTypeLike | None = None,
     **others: Any,
-) -> Array:
+) -> Array | tuple[Array, Array]:
     """Softmax over the last dimension, over the columns that are not masked out.
 
     As `pyflowk.masked_softmax`. `scale` is a number. x and bias have gradients.
@@ -537,6 +538,7 @@ def masked_softmax(
         window=window,
         scale=scale,
         log=log,
+        return_lse=return_lse,
         dtype=dtype,
     )
 
@@ -545,6 +547,7 @@ def masked_softmax_backward(
     dy: ArrayLike,
     y: ArrayLike,
     *,
+    dlse: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     lengths_from_right: bool = False,
     causal: bool = False,
@@ -560,7 +563,7 @@ def masked_softmax_backward(
     """
     return eager.call(
         jax_softmax.masked_softmax_backward,
-        (dy, y, lengths),
+        (dy, y, dlse, lengths),
         lengths_from_right=lengths_from_right,
         causal=causal,
         causal_offset=causal_offset,

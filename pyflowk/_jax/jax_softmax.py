@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and their primitives.
 
-softmax_p           x and the arrays `of_mask` -> y
+softmax_p           x and the arrays `of_mask` -> y, and lse if the options have return_lse
 softmax_tangent_p   t, y and lengths if there are any -> the derivative of y in the direction t of x
-backward_p          dy, y and lengths if there are any -> dx; softmax_tangent_p's transpose in its first operand
+backward_p          dy, y, and dlse and lengths if there are any -> dx; without dlse the transpose of softmax_tangent_p
+                    in its first operand
 
 The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns; an extent of 1 is
 repeated. Parameters: `of_mask`, the names of the operands after the first ones; the options, scale and dtype.
@@ -21,27 +22,36 @@ import numpy as np
 from .._arguments import shown
 from .._arrays.dtypes import FLOAT_TYPES, float_type
 from .._native.abi import DType
-from .._operators.softmax_arguments import OF_MASK, Options, check_arrays, check_result, checked_options, host_lengths
+from .._operators.softmax_arguments import (
+    MEMBERS,
+    OF_MASK,
+    Options,
+    check_arrays,
+    check_result,
+    checked_options,
+    host_lengths,
+)
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, requested_type, static_number
 from .primitives import Attributes, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
 
 
-def masked_softmax(arrays: Sequence[Any], **options: Any) -> jax.Array:
-    return _bound(softmax_p, ("x", *OF_MASK), arrays, **options)
+def masked_softmax(arrays: Sequence[Any], **options: Any) -> jax.Array | tuple[jax.Array, jax.Array]:
+    y, *lse = _bound(softmax_p, ("x", *OF_MASK), arrays, **options)
+    return (y, lse[0]) if lse else y
 
 
 def masked_softmax_backward(arrays: Sequence[Any], **options: Any) -> jax.Array:
-    return _bound(backward_p, ("dy", "y", "lengths"), arrays, **options)
+    return _bound(backward_p, ("dy", "y", "dlse", "lengths"), arrays, **options)[0]
 
 
 def softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return _bound(softmax_p, ("x",), arrays, dtype=dtype)
+    return _bound(softmax_p, ("x",), arrays, dtype=dtype)[0]
 
 
 def log_softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return _bound(softmax_p, ("x",), arrays, dtype=dtype, log=True)
+    return _bound(softmax_p, ("x",), arrays, dtype=dtype, log=True)[0]
 
 
 def _bound(
@@ -52,10 +62,10 @@ def _bound(
     dtype: DTypeLike | None,
     scale: float = 1.0,
     **options: Any,
-) -> jax.Array:
-    """The result of the primitive for arrays called `names`: those of the mask may be None."""
+) -> list[jax.Array]:
+    """The results of the primitive for arrays called `names`: those of the mask may be None."""
     checked = checked_options(**options)
-    given = {name: x for name, x in zip(names, arrays) if x is not None or name not in OF_MASK}
+    given = {name: x for name, x in zip(names, arrays) if x is not None or name not in MEMBERS}
     if isinstance(given.get("lengths"), (int, list, tuple)):
         given["lengths"] = host_lengths(given["lengths"]).astype(np.int32)
     operands = {name: array(x, name) for name, x in given.items()}
@@ -67,9 +77,10 @@ def _bound(
         out_dtype = requested_type(dtype, FLOAT_TYPES)
         check_result(float_type(out_dtype, "dtype"), code, names[0], x.dtype)
     ready = [_of_rank(operand, name, x.shape) for name, operand in operands.items()]
-    of_mask = tuple(name for name in operands if name in OF_MASK)
-    out: jax.Array = bind(primitive, *ready, of_mask=of_mask, options=checked, scale=factor, dtype=out_dtype)
-    return out if out.shape == x.shape else out.reshape(x.shape)
+    of_mask = tuple(name for name in operands if name in MEMBERS)
+    outs = bind(primitive, *ready, of_mask=of_mask, options=checked, scale=factor, dtype=out_dtype)
+    results = zip(outs if primitive is softmax_p else (outs,), (x.shape, x.shape[:-1]))
+    return [out if out.shape == shape else out.reshape(shape) for out, shape in results]
 
 
 def _checked_scale(scale: Any, code: DType) -> float:
@@ -84,6 +95,8 @@ def _of_rank(operand: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array
     """An operand with the rank and the last extent that the primitive needs; x has `shape`."""
     rank = max(len(shape), 2)
     ones = (1,) * (rank - operand.ndim)
+    if name == "dlse":
+        return operand.reshape(ones[1:] + operand.shape) if len(shape) > 1 else operand.reshape(1)
     if name == "lengths":  # which have x's first dimensions, and none for its last
         return operand.reshape(operand.shape + ones[1:])
     operand = operand.reshape(ones + operand.shape) if ones else operand
@@ -98,11 +111,18 @@ def _abstract(first: Any, *others: Any, dtype: np.dtype[Any], **parameters: Any)
     return first.update(dtype=dtype, weak_type=False)
 
 
+def _results(x: Any, *others: Any, dtype: np.dtype[Any], options: Options, **parameters: Any) -> list[Any]:
+    y = _abstract(x, dtype=dtype)
+    wide = np.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
+    return [y, x.update(shape=x.shape[:-1], dtype=wide, weak_type=False)] if options.return_lse else [y]
+
+
 def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, dtype: np.dtype[Any]) -> Attributes:
-    """The mask has 1 as the address of each array that is an operand."""
+    """The mask has 1 as the address of each array that is an operand or the second result."""
     mask = options.mask()
+    mask.lse = int(options.return_lse)
     for name in of_mask:
-        setattr(mask, OF_MASK[name], 1)
+        setattr(mask, MEMBERS[name], 1)
     words = np.frombuffer(bytes(mask), np.int64)
     return {"mask": words, "scale": np.float64(scale), "log": np.int64(options.log)}
 
@@ -125,17 +145,25 @@ def _tangent_formula(
 
 
 def _backward_formula(
-    dy: Any, y: Any, *lengths: Any, options: Options, scale: float, dtype: np.dtype[Any], **parameters: Any
+    dy: Any,
+    y: Any,
+    *others: Any,
+    of_mask: tuple[str, ...],
+    options: Options,
+    scale: float,
+    dtype: np.dtype[Any],
+    **parameters: Any,
 ) -> Any:
-    if not options.log:
-        return _tangent_formula(dy, y, options=options, scale=scale, dtype=dtype)
     dy_, y_ = _values(dtype, dy, y)
+    dlse = others[0][..., None] if "dlse" in of_mask else 0
+    if not options.log:
+        return (float(scale) * y_ * (dy_ - jnp.sum(y_ * dy_, axis=-1, keepdims=True) + dlse)).astype(dtype)
     masked = jnp.isneginf(y_)
-    total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True)
+    total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True) - dlse
     return (float(scale) * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
 
 
-softmax_p = custom_call("masked_softmax", _abstract, _attributes)
+softmax_p = custom_call("masked_softmax", _results, _attributes, multiple_results=True)
 backward_p = custom_call("masked_softmax_backward", _abstract, _attributes)
 softmax_tangent_p = computed("softmax_tangent", _abstract, _tangent_formula)
 primitives.derive(backward_p, _backward_formula)
@@ -151,17 +179,24 @@ def _jvp(
     **parameters: Any,
 ) -> Any:
     x, t = primals[0], tangents[0]
-    y = bind(primitive, *primals, of_mask=of_mask, scale=scale, **parameters)
+    results = bind(primitive, *primals, of_mask=of_mask, scale=scale, **parameters)
+    y = results[0]
     t_bias = tangents[-1] if "bias" in of_mask else zero_of(y)
     if is_zero(t) and is_zero(t_bias):
-        return y, zero_of(y)
+        return results, [zero_of(one) for one in results]
     if not is_zero(t_bias):  # of z = scale * x + bias
         compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
         t_z = jnp.broadcast_to(t_bias.astype(compute), x.shape)
         t = t_z if is_zero(t) else float(scale) * t.astype(compute) + t_z
         scale = 1.0
     lengths = {name: x for name, x in zip(of_mask, primals[1:]) if name == "lengths"}
-    return y, bind(softmax_tangent_p, t, y, *lengths.values(), of_mask=tuple(lengths), scale=scale, **parameters)
+    parameters["options"] = parameters["options"]._replace(return_lse=False)
+    moved = [bind(softmax_tangent_p, t, y, *lengths.values(), of_mask=tuple(lengths), scale=scale, **parameters)]
+    if len(results) > 1:
+        t_, y_ = _values(x.dtype, t, y)
+        p = jnp.exp(y_) if parameters["options"].log else y_
+        moved.append(jnp.sum(float(scale) * jnp.where(p == 0, 0, p * t_), axis=-1))
+    return results, moved
 
 
 def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **parameters: Any) -> list[jax.Array]:
@@ -169,12 +204,14 @@ def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **pa
     return [bind(backward_p if primitive is softmax_tangent_p else softmax_tangent_p, cotangent, *others, **parameters)]
 
 
-def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[jax.Array, int]:
+def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[Any, Any]:
     """The first operands have x's shape, the others broadcast."""
     size, num_first = batch_size(operands, dimensions), 1 if primitive is softmax_p else 2
+    num_first += "dlse" in parameters["of_mask"]
     sizes = [size] * num_first + [1] * (len(operands) - num_first)
     moved = [batched_at(x, d, 0, num_repeats) for x, d, num_repeats in zip(operands, dimensions, sizes)]
-    return bind(primitive, *moved, **parameters), 0
+    out = bind(primitive, *moved, **parameters)
+    return out, [0] * len(out) if primitive is softmax_p else 0
 
 
 primitives.jvp(_jvp, softmax_p)

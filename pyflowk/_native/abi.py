@@ -103,6 +103,8 @@ class SoftmaxMask(Structure):
         ("bias", c_void_p),
         ("bias_strides", c_void_p),
         ("bias_dtype", c_int32),
+        ("lse", c_void_p),
+        ("dlse", c_void_p),
     ]
 
 

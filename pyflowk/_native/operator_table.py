@@ -71,8 +71,8 @@ OPERATORS = {
     "masked_softmax": Operator(
         "_operators.softmax",
         ("flowk_masked_softmax",),
-        {"y": "out", "rank": "x.ndim"},
-        torch=_SYMBOLIC,
+        {"y": "out", "rank": "x.ndim", "lse": "lse_out"},
+        torch=_SYMBOLIC | {"return_lse": None},
         jax_text="`scale` is a number. x and bias have gradients.",
     ),
     "masked_softmax_backward": Operator(

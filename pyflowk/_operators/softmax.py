@@ -18,9 +18,10 @@ from .._native.abi import DType
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, MASK, NUMBER, OUTPUT, Arg, Buffer, Mask, Number, Program, Step
 from .softmax_arguments import (
-    OF_MASK,
+    MEMBERS,
     Options,
     arguments_of,
+    check_lse_out,
     checked_options,
     copied_inputs,
     has_contiguous_rows,
@@ -46,11 +47,13 @@ def masked_softmax(
     bias: Array | None = None,
     scale: float = 1.0,
     log: bool = False,
+    return_lse: bool = False,
     dtype: DTypeLike | None = None,
     out: Array | None = None,
+    lse_out: Array | None = None,
     stream: Stream | None = None,
     **others: Any,
-) -> ArrayT:
+) -> ArrayT | tuple[ArrayT, ArrayT]:
     """Softmax over the last dimension, over the columns that are not masked out.
 
     ``out[..., j] = exp(z[..., j]) / sum of exp(z[..., i]) over unmasked i``, 0 for masked-out j; ``z = scale * x +
@@ -84,11 +87,16 @@ def masked_softmax(
         A finite number of any sign, |scale| <= 2**126 unless x is float64.
     log : bool, optional
         True: the logarithm, ``z[..., j] - log(sum of exp(z[..., i]) over unmasked i)``, -infinity for masked-out j.
+    return_lse : bool, optional
+        True: returns (out, lse), ``lse[...] = log(sum of exp(z[..., i]) over unmasked i)``, -infinity for a row whose
+        columns are all masked out. It has x's shape without the last dimension, and is float32, for float64 x float64.
     dtype : dtype-like, optional
         Of a new `out`: by default x's. float32 x gives float16 and bfloat16 too, and these give float32.
     out : array, optional
         Where to write: x's shape, a dtype as above. x itself is allowed; it shares no other memory with an input. By
         default a new array of x's kind on x's device, C-contiguous but for the exception in the notes.
+    lse_out : array, optional
+        With `return_lse`, where to write lse: contiguous. By default a new array.
     stream : int or stream object, optional
         As in `permute`.
     **others
@@ -98,7 +106,8 @@ def masked_softmax(
     Returns
     -------
     array
-        `out`. On a GPU the work may still be running: mask, lengths and bias must not change before it has ended.
+        `out`, or with `return_lse` (out, lse). On a GPU the work may still be running: mask, lengths and bias must not
+        change before it has ended.
 
     Raises
     ------
@@ -143,7 +152,8 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
-        x, mask, lengths, bias, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
+        *(x, mask, lengths, bias, lengths_from_right, causal, causal_offset, window, log, return_lse, dtype, scale),
+        *(out, lse_out, stream),
     )
 
 
@@ -151,6 +161,7 @@ def masked_softmax_backward(
     dy: ArrayT,
     y: Array,
     *,
+    dlse: Array | None = None,
     lengths: Array | None = None,
     lengths_from_right: bool = False,
     causal: bool = False,
@@ -174,6 +185,8 @@ def masked_softmax_backward(
         The gradient of y, of y's shape and dtype.
     y : array
         What `masked_softmax` returned.
+    dlse : array, optional
+        The gradient of lse, of its shape and dtype: the sum is less dlse.
     lengths, lengths_from_right, causal, causal_offset, window : optional
         As given to `masked_softmax`, to leave masked-out columns unread: out is 0 there. Leaving them out gives the
         same result. The mask and the bias are not parameters: y holds their effect.
@@ -209,7 +222,7 @@ def masked_softmax_backward(
     array([[ 0.25, -0.25,  0.  ,  0.  ]])
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
-        dy, y, lengths, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
+        dy, y, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
     )
 
 
@@ -289,25 +302,39 @@ class _Masked:
     The first `num_first` arrays of the function's signature are x, or dy and y.
     """
 
-    def __init__(self, function: Callable[..., Any], num_first: int, c_function: str, operator: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        num_first: int,
+        c_function: str,
+        operator: str,
+        outs: tuple[str, ...] = ("out",),
+    ) -> None:
         def request(*arguments: Any) -> Request:
-            arrays, options, scale = arguments[:num_arrays], checked_options(*arguments[num_arrays:-1]), arguments[-1]
+            arrays, scale = arguments[:num_arrays], arguments[-1]
+            options = checked_options(**dict(zip(option_names, arguments[num_arrays:-1])))
             if isinstance(arrays[lengths], (int, list, tuple)):
                 copied = _lengths_beside(arrays[0], names[0], host_lengths(arrays[lengths]))
                 arrays = (*arrays[:lengths], copied, *arrays[lengths + 1 :])
             factor = scale if type(scale) is float else number(scale, "scale")
+            if options.return_lse:
+                return Request(self.with_lse, arrays, options, (factor,))
             if all([one is None for one in arrays[num_first:]]):
                 return Request(self.plain, arrays[:num_first], options, (factor,))
             return Request(self.masked, arrays, options, (factor,))
 
         request.__name__ = function.__name__
-        self.path = CallPath(parameters_of(function, "scale"), request)
+        self.path = CallPath(parameters_of(function, "scale"), request, outs)
         num_arrays = len(self.path.arrays)
         names = self.path.names[:num_arrays]
+        option_names = self.path.names[num_arrays:-1]
         lengths = names.index("lengths")
         self.plan = functools.partial(_plan, c_function, names)
-        self.masked = Operation(names, self.plan, parameters=("scale",), operator=operator)
-        self.plain = Operation(names[:num_first], self.plan, parameters=("scale",), operator=operator)
+        operation = functools.partial(
+            Operation, plan=self.plan, parameters=("scale",), out_names=outs, operator=operator
+        )
+        self.masked, self.plain = operation(names), operation(names[:num_first])
+        self.with_lse = operation(names, num_results=len(outs))
 
 
 def _lengths_beside(x: Any, name: str, values: Any) -> Any:
@@ -320,11 +347,8 @@ def _lengths_beside(x: Any, name: str, values: Any) -> Any:
     return values if device is None else asarray(values, device=device)
 
 
-_DEFAULTS = Options()
-
-
 def _softmax(x: Any, axis: Any, dim: Any, dtype: Any, log: bool = False) -> Request:
-    options = checked_options(*_DEFAULTS[:-2], log, dtype)
+    options = checked_options(log=log, dtype=dtype)
     if dim is None and axis.__class__ is int and axis == -1:
         return Request(_FORWARD.plain, (x,), options, (1.0,))
     if dim is not None and (type(axis) is not int or axis != -1):
@@ -348,7 +372,7 @@ def _plan(
     options: Options,
 ) -> Program | None:
     """The plan of C function `function` on arrays called `names`; the arrays of the mask may be None or missing."""
-    (out,) = outs
+    out, *lse_out = outs
     copied = copied_inputs(names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     order = None
@@ -357,17 +381,22 @@ def _plan(
     elif copied or out_name:
         return on_copies(functools.partial(_plan, function, names), signatures, outs, options, copied, out_name)
     arrays = {
-        name: signature for name, signature in zip(names, signatures) if signature is not None or name not in OF_MASK
+        name: signature for name, signature in zip(names, signatures) if signature is not None or name not in MEMBERS
     }
     a = arguments_of(arrays, out, options, order)
     inputs = {name: Arg(INPUT, names.index(name)) for name in arrays}
     firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
-    of_mask = {OF_MASK[name]: inputs[name] for name in arrays if name in OF_MASK}
+    of_mask = {MEMBERS[name]: inputs[name] for name in arrays if name in MEMBERS}
+    results = [Buffer(*a.out_like, order=order)]
+    if options.return_lse:
+        of_mask["lse"] = Arg(OUTPUT, 1)
+        results.append(Buffer(*a.lse_like))
+    check_lse_out(*lse_out, a.lse_like if options.return_lse else None)
     mask = Arg(MASK, Mask(a.mask, of_mask)) if of_mask else a.mask_pointer
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
     args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
     step = Step.of(function, args, names[: len(signatures)])
-    return Program((step,), (Buffer(*a.out_like, order=order),), keep=a)
+    return Program((step,), tuple(results), keep=a)
 
 
 def _lies_strided(
@@ -379,7 +408,7 @@ def _lies_strided(
 ) -> bool:
     """Whether the columns of every array lie apart and there is no mask: C then takes them as they are."""
     given = [name for name, signature in zip(names, signatures) if signature is not None]
-    is_masked = options.causal or options.window or not OF_MASK.keys().isdisjoint(given)
+    is_masked = options.causal or options.window or options.return_lse or not MEMBERS.keys().isdisjoint(given)
     return not is_masked and may_out_be and len(copied) == len(given)
 
 
@@ -409,7 +438,7 @@ def _plan_along(
     return program._replace(results=(buffer._replace(shape=tuple(shape), order=in_memory),))
 
 
-_FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax")
+_FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax", ("out", "lse_out"))
 _BACKWARD = _Masked(masked_softmax_backward, 2, "flowk_masked_softmax_backward", "softmax_backward")
 _FORWARD_PATH, _BACKWARD_PATH = _FORWARD.path, _BACKWARD.path
 _SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")

@@ -29,9 +29,11 @@ from .._arrays.frameworks import cached
 from .._native.abi import DType, SoftmaxMask
 from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
+from .cross_entropy_arguments import check_per_row, is_contiguous, result_type
 
 # The arrays of a mask: parameters, and their fields in flowk_softmax_mask.
 OF_MASK = {"mask": "dense", "lengths": "lengths", "bias": "bias"}
+MEMBERS = {**OF_MASK, "dlse": "dlse"}  # with those of one value per row, which are contiguous
 _BYTES = (DType.BOOL, DType.UINT8)
 _INTEGERS = (DType.INT32, DType.INT64)
 
@@ -76,6 +78,7 @@ class Options(NamedTuple):
     causal_offset: int = 0
     window: int | None = None
     log: bool = False
+    return_lse: bool = False
     dtype: DType | None = None
 
     def mask(self) -> SoftmaxMask:
@@ -95,6 +98,7 @@ def _checked(*values: Any, **named: Any) -> Options:
         integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
         boolean(given.log, "log"),
+        boolean(given.return_lse, "return_lse"),
         None if given.dtype is None else named_type(given.dtype, FLOAT_TYPES),
     )
 
@@ -116,6 +120,7 @@ class Arguments(NamedTuple):
     mask: SoftmaxMask  # without its arrays' pointers
     mask_pointer: SoftmaxMaskPointer | None  # None: nothing is masked out, nothing added
     out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new output
+    lse_like: tuple[tuple[int, ...], Any]
     keep_alive: list[Any]
 
 
@@ -151,8 +156,10 @@ def arguments_of(
     struct, firsts = options.mask(), []
     for each, (extents, strides, dtype) in arrays.items():
         in_elements = element_strides(dtype, extents, strides, each)
-        if each not in OF_MASK:
+        if each not in MEMBERS:
             firsts.append(Int64Pointer(address_of(in_elements)))
+            continue
+        if each not in OF_MASK:
             continue
         # The lengths have x's first dimensions. The mask and the bias broadcast as in NumPy: to x's last dimensions.
         repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
@@ -179,6 +186,7 @@ def arguments_of(
         mask=struct,
         mask_pointer=SoftmaxMaskPointer(addressof(struct)) if struct.causal or struct.window else None,
         out_like=(shape, out_dtype),
+        lse_like=(shape[:-1], dtype_like(result_type(code), first_dtype)),
         keep_alive=keep_alive,
     )
 
@@ -193,6 +201,8 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
     for other, (extents, other_dtype) in arrays.items():
         if other == "y":
             _check_same(extents, other_dtype, other, shape, dtype, code, f" as {name}")
+        elif other == "dlse":
+            check_per_row(other, extents, other_dtype, shape[:-1], result_type(code))
         elif other == "lengths":
             _check_type(other_dtype, other, _INTEGERS)
             if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
@@ -240,9 +250,21 @@ def _check_same(
         raise TypeError(f"{name} has dtype {other_dtype}, must be {dtype}{of_what}")
 
 
+def check_lse_out(lse_out: Geometry | None = None, lse_like: tuple[tuple[int, ...], Any] | None = None) -> None:
+    """TypeError or ValueError if the array for lse is not like that; lse_like is None if lse is not wanted."""
+    if lse_out is None:
+        return
+    if lse_like is None:
+        raise TypeError("lse_out is given without return_lse=True")
+    check_per_row("lse_out", lse_out[0], lse_out[2], lse_like[0], float_type(lse_like[1], "lse_out"))
+    if not is_contiguous(lse_out, "lse_out"):
+        raise ValueError(f"lse_out has strides of {tuple(lse_out[1])}, must be contiguous")
+
+
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:
-    """The inputs whose rows are not contiguous, as on_copies() takes them. Those that broadcast over the row are views
-    that repeat their last elements; a copy has no other repeated dimension. The first input is x or dy."""
+    """The inputs whose rows are not contiguous, and a dlse that is not, as on_copies() takes them. Those that broadcast
+    over the row are views that repeat their last elements; a copy has no other repeated dimension. The first input is x
+    or dy."""
     shape = tuple(signatures[0][0]) if isinstance(signatures[0], tuple) else ()
     copied: dict[int, tuple[str, Geometry]] = {}
     if not shape or 0 in shape:
@@ -254,6 +276,10 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
         if name in ("mask", "bias") and broadcasts(extents, shape):
             extents = tuple(1 if stride == 0 else extent for extent, stride in zip(extents[:-1], strides))
             extents, strides = (*extents, shape[-1]), strides if signature[0][-1:] == shape[-1:] else (*strides[:-1], 0)
+        elif name == "dlse":
+            if not is_contiguous(signature, name):
+                copied[number] = (name, (extents, strides, dtype))
+            continue
         elif extents != shape:
             continue
         if not has_contiguous_rows((extents, strides, dtype), name):

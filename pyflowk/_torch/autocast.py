@@ -17,7 +17,7 @@ _ON_CUDA = {
         ("rsqrt", "reciprocal", "exp", "expm1", "log", "log1p", "log2", "log10", "softplus", "tan"), FLOAT32
     ),
     **dict.fromkeys(("asin", "acos", "sinh", "cosh", "pow", "square"), FLOAT32),
-    **dict.fromkeys(("softmax", "log_softmax", "masked_softmax"), RESULT),
+    **dict.fromkeys(("softmax", "log_softmax", "masked_softmax", "masked_softmax_with_lse"), RESULT),
     "prelu": LOWER,
 }
 RULES = {"cuda": _ON_CUDA, "cpu": {"prelu": LOWER}}

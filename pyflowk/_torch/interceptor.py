@@ -206,31 +206,34 @@ def _prelu_backward(call: Call, inputs: tuple[Any, ...], options: tuple[int, boo
 
 def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
     keywords: dict[str, Any] = options._asdict()
+    del keywords["return_lse"]  # another operator
     keywords["scale"] = values[0]
     if options.dtype is not None:
         keywords["dtype"] = dtype_like(options.dtype, inputs[0].dtype)
     return keywords
 
 
-def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
     x, *of_mask = inputs
     keywords = _options(inputs, options, values)
     if not of_mask and values[0] == 1 and not options.causal and options.window is None:
         return call("log_softmax" if options.log else "softmax", (x,), {"dtype": keywords["dtype"]})
     keywords.update(zip(OF_MASK, of_mask))
-    return call("masked_softmax", (x,), keywords)
+    return call("masked_softmax_with_lse" if options.return_lse else "masked_softmax", (x,), keywords)
 
 
 def _softmax_along(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
     """By views with the dimension last. In the result it is innermost in memory, as in a plain call's."""
     (x,), (rest, axis, name) = inputs, options
     axis = axis_of(axis, name, x.dim())
-    return _softmax(call, (x.movedim(axis, -1),), rest, values).movedim(-1, axis)
+    result: Tensor = _softmax(call, (x.movedim(axis, -1),), rest, values)
+    return result.movedim(-1, axis)
 
 
 def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    dy, y, lengths = (*inputs, None)[:3]
-    return call("masked_softmax_backward", (dy, y), {"lengths": lengths, **_options(inputs, options, values)})
+    dy, y, dlse, lengths = (*inputs, None, None)[:4]
+    arrays = {"dlse": dlse, "lengths": lengths}
+    return call("masked_softmax_backward", (dy, y), {**arrays, **_options(inputs, options, values)})
 
 
 def _cross_entropy(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -74,8 +74,16 @@ _TYPES = {
 }
 
 
-def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result: str = "Tensor") -> None:
-    """Registers an operator of the table, with the parameters of its function in Python."""
+def register_operator(
+    name: str,
+    fake: Callable[..., Any],
+    rules: Rules,
+    result: str = "Tensor",
+    suffix: str = "",
+    fixed: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Registers an operator of the table, with the parameters of its function in Python; with `fixed` values of others
+    its name has a suffix."""
     operator = OPERATORS[name]
     types = {**_TYPES, **(operator.torch or {})}
     function = getattr(import_module(f"pyflowk.{operator.module}"), name)
@@ -89,13 +97,19 @@ def register_operator(name: str, fake: Callable[..., Any], rules: Rules, result:
             declared.append("*")
         default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
         declared.append(f"{declared_type} {parameter.name}" + ("" if default is parameter.empty else f"={default}"))
-    register(f"{name}({', '.join(declared)}) -> {result}", fake, rules, function)
+    register(f"{name}{suffix}({', '.join(declared)}) -> {result}", fake, rules, function, fixed)
 
 
-def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Callable[..., Any] | CallPath) -> None:
+def register(
+    schema: str,
+    fake: Callable[..., Any],
+    rules: Rules,
+    function: Callable[..., Any] | CallPath,
+    fixed: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Defines an operator by its schema: the call of pyflowk's `function`, or of a CallPath. The function's other
-    parameters have their defaults. `fake` makes an empty result. An operator of one result also gets the overload
-    `out`."""
+    parameters have the values in `fixed`, or their defaults. `fake` makes an empty result. An operator of one result
+    also gets the overload `out`."""
     name = schema.partition("(")[0]
     NAMES.append(name)
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -107,7 +121,7 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
     PARAMETERS[name] = {parameter: ast.literal_eval(default or "None") for parameter, default in named}
     names = rules.names = tuple(PARAMETERS[name])
     split = in_python.index("*") if "*" in in_python else len(names)
-    path = PATHS[name] = _path(name, names, function)
+    path = PATHS[name] = _path(name, names, function, fixed)
 
     def dispatched(*arguments: Any) -> Any:
         return by_schema(*arguments[:split], **dict(zip(names[split:], arguments[split:])))
@@ -188,7 +202,9 @@ def register(schema: str, fake: Callable[..., Any], rules: Rules, function: Call
         )
 
 
-def _path(name: str, names: tuple[str, ...], function: Callable[..., Any] | CallPath) -> CallPath:
+def _path(
+    name: str, names: tuple[str, ...], function: Callable[..., Any] | CallPath, fixed: Mapping[str, Any]
+) -> CallPath:
     """A CallPath with the parameters of the operator; if the function has the same ones, the function's own."""
     if isinstance(function, CallPath):
         return function
@@ -202,7 +218,7 @@ def _path(name: str, names: tuple[str, ...], function: Callable[..., Any] | Call
     }
 
     def request(*given: Any) -> Request:
-        named = {**defaults, **dict(zip(names, given))}
+        named = {**defaults, **fixed, **dict(zip(names, given))}
         return path.request(*map(named.__getitem__, wanted))
 
     marks = {"a": "", "n": "#", "o": "=", "v": "~"}

@@ -19,6 +19,11 @@ def register_all() -> None:
     register_operator("softmax", _empty_softmax, _Softmax(log=False))
     register_operator("log_softmax", _empty_softmax, _Softmax(log=True))
     register_operator("masked_softmax", _empty_softmax, _MaskedSoftmax())
+    register_operator(
+        *("masked_softmax", _empty_with_lse, _WithLse(), "(Tensor, Tensor)"),
+        suffix="_with_lse",
+        fixed={"return_lse": True},
+    )
     register_operator("masked_softmax_backward", _empty_backward, _Backward())
 
 
@@ -46,6 +51,14 @@ def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | Non
         order = order_in_memory(x.stride())
     in_memory = x.new_empty([x.shape[d] for d in order], dtype=dtype or x.dtype)
     return in_memory.permute([order.index(d) for d in range(x.dim())])
+
+
+def _empty_with_lse(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=_wide(x.dtype))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:
@@ -83,7 +96,7 @@ class _Softmax(Rules):
 
 def _option_names() -> tuple[str, ...]:
     """The arguments of masked_softmax_backward between lengths and the dtype. masked_softmax has them too."""
-    return tuple(PARAMETERS["masked_softmax_backward"])[3:-1]
+    return tuple(PARAMETERS["masked_softmax_backward"])[4:-1]
 
 
 class _MaskedSoftmax(Rules):
@@ -95,23 +108,32 @@ class _MaskedSoftmax(Rules):
         keep(ctx, result, arguments[2])
         ctx.x_dtype, ctx.options = arguments[0].dtype, self._options_of(arguments)
 
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         (y, lengths), needs, bias = ctx.saved_tensors, ctx.needs_input_grad, self.names.index("bias")
         found: list[Tensor | None] = [None] * len(needs)
+        dy, dlse = (*gradients, None)[:2]
+        if dy is None:
+            if dlse is None:
+                return tuple(found)
+            dy = torch.zeros_like(y)
         if needs[0]:
-            found[0] = CALLS.masked_softmax_backward(gradients[0], y, lengths, *ctx.options, ctx.x_dtype)
+            found[0] = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *ctx.options, ctx.x_dtype)
         if needs[bias]:  # in float32 before it is summed
-            wide = torch.float64 if ctx.x_dtype == torch.float64 else torch.float32
             unscaled = dict(zip(_option_names(), ctx.options)) | {"scale": 1.0}
-            found[bias] = CALLS.masked_softmax_backward(gradients[0], y, lengths, *unscaled.values(), wide)
+            found[bias] = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *unscaled.values(), _wide(ctx.x_dtype))
         return tuple(found)
 
-    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
         y, options = ctx.saved_tensors[0], dict(zip(_option_names(), ctx.options))
+        t = self._moved(options, tangents)
+        return None if t is None else _projected(y, t.expand(y.shape), log=options["log"]).to(y.dtype)
+
+    def _moved(self, options: dict[str, Any], tangents: tuple[Tensor | None, ...]) -> Tensor | None:
+        """The tangent of z."""
         of_x, of_bias = tangents[0], tangents[self.names.index("bias")]
         t = 0 if of_x is None else options["scale"] * of_x
         t = t if of_bias is None else t + of_bias
-        return _projected(y, t.expand(y.shape), log=options["log"]).to(y.dtype) if isinstance(t, Tensor) else None
+        return t if isinstance(t, Tensor) else None
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
@@ -123,8 +145,25 @@ class _MaskedSoftmax(Rules):
         for name in ("mask", "bias"):
             if given[name] is not None and dims[name] is not None:
                 given[name] = _under(_batched(given[name], dims[name], size), x.dim())
-        result = operator(*given.values())
-        return result.squeeze(1) if is_row else result, 0
+        results = operator(*given.values())
+        if isinstance(results, Tensor):
+            return results.squeeze(1) if is_row else results, 0
+        return tuple(one.squeeze(1) if is_row else one for one in results), (0, 0)
+
+
+class _WithLse(_MaskedSoftmax):
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        super().save(ctx, arguments, result[0])
+        ctx.set_materialize_grads(False)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
+        y, options = ctx.saved_tensors[0], dict(zip(_option_names(), ctx.options))
+        t = self._moved(options, tangents)
+        if t is None:
+            return None, None
+        wide = _wide(ctx.x_dtype)
+        p = (torch.exp(y) if options["log"] else y).to(wide)
+        return super().jvp(ctx, *tangents), torch.where(p == 0, 0, p * t.to(wide)).sum(-1)
 
 
 class _Backward(Rules):
@@ -133,45 +172,55 @@ class _Backward(Rules):
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
         given = dict(zip(self.names, arguments))
-        keep(ctx, given["dy"], given["y"])
+        keep(ctx, given["dy"], given["y"], given["dlse"])
         ctx.scale, ctx.log = given["scale"], given["log"]
         ctx.dtype = result.dtype
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        dy, y = ctx.saved_tensors
-        g, others = ctx.scale * gradients[0], [None] * (len(self.names) - 2)
+        dy, y, dlse = ctx.saved_tensors
+        g, others = ctx.scale * gradients[0], [None] * (len(self.names) - 3)
         if not ctx.log:
-            of_y = g * (dy - (y * dy).sum(-1, keepdim=True)) - dy * (y * g).sum(-1, keepdim=True)
-            return _projected(y, g, log=False).to(dy.dtype), of_y.to(y.dtype), *others
-        unmasked = y != -torch.inf
-        g, p = torch.where(unmasked, g, 0), torch.exp(y)
-        total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True)
-        of_dy = torch.where(unmasked, g - (p * g).sum(-1, keepdim=True), 0)
-        return of_dy.to(dy.dtype), (-p * g * total).to(y.dtype), *others
+            pulled = (y * g).sum(-1, keepdim=True)
+            of_y = g * (dy - (y * dy).sum(-1, keepdim=True) + _per_row(dlse)) - dy * pulled
+            of_dy = _projected(y, g, log=False)
+        else:
+            unmasked = y != -torch.inf
+            g, p = torch.where(unmasked, g, 0), torch.exp(y)
+            pulled = (p * g).sum(-1, keepdim=True)
+            of_y = -p * g * (torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - _per_row(dlse))
+            of_dy = torch.where(unmasked, g - pulled, 0)
+        of_dlse = None if dlse is None else pulled.squeeze(-1).to(dlse.dtype)
+        return of_dy.to(dy.dtype), of_y.to(y.dtype), of_dlse, *others
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
-        (dy, y), (t_dy, t_y) = ctx.saved_tensors, tangents[:2]
+        (dy, y, dlse), (t_dy, t_y, t_dlse) = ctx.saved_tensors, tangents[:3]
         t_dy = torch.zeros_like(dy) if t_dy is None else t_dy
         t_y = torch.zeros_like(y) if t_y is None else t_y
         if not ctx.log:
-            inner = (y * dy).sum(-1, keepdim=True)
-            moved = (t_y * dy + y * t_dy).sum(-1, keepdim=True)
+            inner = (y * dy).sum(-1, keepdim=True) - _per_row(dlse)
+            moved = (t_y * dy + y * t_dy).sum(-1, keepdim=True) - _per_row(t_dlse)
             tangent: Tensor = ctx.scale * (t_y * (dy - inner) + y * (t_dy - moved))
             return tangent.to(ctx.dtype)
         unmasked = y != -torch.inf
         p, dy, t_dy = torch.exp(y), torch.where(unmasked, dy, 0), torch.where(unmasked, t_dy, 0)
         t_p = p * torch.where(unmasked, t_y, 0)
-        tangent = ctx.scale * (t_dy - t_p * dy.sum(-1, keepdim=True) - p * t_dy.sum(-1, keepdim=True))
+        total, moved = dy.sum(-1, keepdim=True) - _per_row(dlse), t_dy.sum(-1, keepdim=True) - _per_row(t_dlse)
+        tangent = ctx.scale * torch.where(unmasked, t_dy - t_p * total - p * moved, 0)
         return tangent.to(ctx.dtype)
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        dy, y, lengths, *rest = arguments
+        dy, y, dlse, lengths, *rest = arguments
         dy, y = _batched(dy, in_dims[0], size), _batched(y, in_dims[1], size)
-        lengths = _batched_lengths(lengths, in_dims[2], size)
+        dlse = None if dlse is None else _batched(dlse, in_dims[2], size)
+        lengths = _batched_lengths(lengths, in_dims[3], size)
         if dy.dim() == 2:
-            lengths = lengths if lengths is None else lengths.reshape(-1, 1)
-            return operator(dy.unsqueeze(1), y.unsqueeze(1), lengths, *rest).squeeze(1), 0
-        return operator(dy, y, lengths, *rest), 0
+            dlse, lengths = (None if one is None else one.reshape(-1, 1) for one in (dlse, lengths))
+            return operator(dy.unsqueeze(1), y.unsqueeze(1), dlse, lengths, *rest).squeeze(1), 0
+        return operator(dy, y, dlse, lengths, *rest), 0
+
+
+def _per_row(x: Tensor | None) -> Tensor | float:
+    return 0.0 if x is None else x.unsqueeze(-1)
 
 
 def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:

@@ -116,7 +116,7 @@ _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _OPTIONS = [
     one
     for one in inspect.signature(masked_softmax).parameters.values()
-    if one.kind == one.KEYWORD_ONLY and one.name not in (*OF_MASK, *OF_MEMORY)
+    if one.kind == one.KEYWORD_ONLY and one.name not in (*OF_MASK, *OF_MEMORY, "return_lse")
 ]
 
 

@@ -35,11 +35,11 @@ struct PersistentResults {
       : params(of),
         log_softmax(of.log_softmax),
         lane(warp_lane),
-        partial(Terms::begin(of)),
+        partial(Terms::begin(of, 0, false)),
         slack(keeps_exponentials || of.log_softmax ? A{0} : A{8} / partial.scale) {}
 
   __device__ __forceinline__ Scale to_row_exponent() const { return Terms::exponents(params, row.max); }
-  __device__ __forceinline__ void begin() {
+  __device__ __forceinline__ void begin(int64_t, bool) {
     partial.max = limit = negative_infinity<A>();
     partial.sum = 0;
     sum = {};
@@ -155,7 +155,9 @@ struct PersistentResults<GradientTerms<Input>, kBatch> {
     else
       use(Terms(params, false));
   }
-  __device__ __forceinline__ void begin() { partial = {}; }
+  __device__ __forceinline__ void begin(int64_t linear, bool is_first) {
+    partial = Terms::begin(params, linear, is_first);
+  }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], VectorAt) {
     with_terms([&](const Terms& terms) {
@@ -240,9 +242,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   };
   PersistentResults<Terms, batch> results(params, group.lane);
   A outer[num_inputs], taken_outer[num_inputs];
+  const bool is_first = group.rank == 0 && lane == 0;
   Row taking = loading, taken = loading;
+  int take_index = 0, take_at = 0;
   const auto begin = [&] {
-    results.begin();
+    const int64_t row = linear + take_index * linear_step;
+    results.begin(row, is_first && row < params.rows.num_rows);
     taking.load_outer(params, outer);
   };
   Position take_position = {ring}, leave_position = {ring};
@@ -252,7 +257,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   };
 #pragma unroll 1
   for (int i = 0; i < mechanism.ring_batches; ++i) load_next();
-  int take_index = 0, take_at = 0;
   const auto take = [&](int pending) {
     if (take_index >= num_indices) return;
     wait_for_groups(pending);
@@ -305,6 +309,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       const int take_step = n - twice_read + ahead;  // of the next row, if some batches are read twice
       if (!reads_twice || (take_step >= 0 && take_step < batches)) take(lag - ahead);
     }
+    Terms::leave(params, linear + i * linear_step, is_first, row);
   }
 }
 

@@ -52,6 +52,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
   const RowVectors vectors = row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
+  const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
+  const typename Terms::Partial begin = Terms::begin(params, linear, is_first);
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
   OwnVectors own;
   if constexpr (is_whole) {
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
     }
     const Terms terms(params);
-    A sum = terms.term(outer);
+    A sum = begin.sum + terms.term(outer);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A dy[width], y[width];
@@ -269,9 +271,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
     const RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
-    if (total.sum != total.sum)
-      return store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
-                                                    params.lanes_per_row * group.blocks);
+    if (total.sum != total.sum) {
+      store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
+                                             params.lanes_per_row * group.blocks);
+      return Terms::leave(params, linear, is_first, total);
+    }
     // y = value * factor + term
     A factor = to_exponent.log_factor(), term = 0;
     // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
@@ -320,6 +324,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       store(std::true_type{});
     else
       store(std::false_type{});
+    Terms::leave(params, linear, is_first, total);
   }
 }
 

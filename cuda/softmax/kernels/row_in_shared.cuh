@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const auto column_of = [&](int n) { return vectors.head + own.at(n) * width; };
 
   const Terms terms(params);
-  typename Terms::Partial partial = Terms::begin(params);
+  const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
+  typename Terms::Partial partial = Terms::begin(params, linear, is_first);
   terms.take(outer, &partial);
   [[maybe_unused]] A maxima[num_stages];  // the running maximum of each stage
   constexpr bool keeps_exponentials = !Terms::is_backward && !is_float16<T>;
@@ -200,9 +201,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   }
 
   const RowPartial<T> total = terms.merge(buffer, group, partial);
-  if (terms.has_nan(total))
-    return store_nan_columns<T, Terms::mask>(params, row, group.rank * threads + lane, row.columns,
-                                             threads * group.blocks);
+  if (terms.has_nan(total)) {
+    store_nan_columns<T, Terms::mask>(params, row, group.rank * threads + lane, row.columns, threads * group.blocks);
+    return terms.leave(params, linear, is_first, total);
+  }
   const auto results = terms.finish(params, total);
   const auto store = [&](auto kind) {
     constexpr HeldAs held_as = decltype(kind)::value;
@@ -245,6 +247,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   else
     store(std::integral_constant<HeldAs, keeps_exponentials ? HeldAs::exponentials : HeldAs::scores>());
   if (outer_column >= 0) store_element<T>(row.out, outer_column, results.of_column(row, outer_column, outer));
+  terms.leave(params, linear, is_first, total);
 }
 
 }  // namespace flowk::softmax

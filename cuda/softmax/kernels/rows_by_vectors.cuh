@@ -12,7 +12,8 @@ template <int kVectors>
 struct ThreadVectors {
   int64_t offset;  // bytes
   int step;
-  int num_left;  // of the tensor, from this thread's first on
+  int num_left;   // of the tensor, from this thread's first on
+  int row_shift;  // log2 of a row's bytes
   __device__ __forceinline__ explicit ThreadVectors(const SoftmaxParams& params, int row_vectors) {
     const int64_t first =
         static_cast<int64_t>(blockIdx.x) * (kVectors * static_cast<int>(blockDim.x)) + static_cast<int>(threadIdx.x);
@@ -20,9 +21,11 @@ struct ThreadVectors {
     offset = first * vector_bytes;
     step = static_cast<int>(blockDim.x);
     num_left = left < kVectors * step ? static_cast<int>(left) : kVectors * step;
+    row_shift = params.rows_shift + 4;
   }
   __device__ __forceinline__ bool has(int i) const { return i * step < num_left; }
   __device__ __forceinline__ int64_t at(int i) const { return offset + i * step * vector_bytes; }
+  __device__ __forceinline__ uint32_t row_of(int i) const { return static_cast<uint32_t>(at(i) >> row_shift); }
 };
 
 // Softmax: y(row, j) = exp(scale * (x(row, j) - max)) / sum over i of exp(scale * (x(row, i) - max)). Gradients:
@@ -48,6 +51,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     for (int k = 0; k < num_inputs; ++k)
       raw[i][k] =
           vectors.has(i) ? load_vector((k == 0 ? params.x : params.bias_or_y) + vectors.at(i)) : uint4{0, 0, 0, 0};
+  const auto is_first = [&](int i) { return vectors.has(i) && (threadIdx.x & (lanes - 1)) == 0; };
+  RowPartial<T> rows[kVectors];
   const auto finish = [&](auto kind) {
     constexpr bool is_log = decltype(kind)::value;
 #pragma unroll
@@ -55,7 +60,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       A results[width];
       if constexpr (Terms::is_backward) {
         const Terms terms(params, is_log);
-        A y[width], sum = 0;
+        A y[width], sum = Terms::begin(params, vectors.row_of(i), is_first(i)).sum;
         widen_vector<T>(raw[i][0], results);
         widen_vector<T>(raw[i][1], y);
 #pragma unroll
@@ -79,7 +84,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         }
         ThreadSum<T> thread_sum;
         thread_sum.take(terms);
-        const ResultFactors<T> factors(is_log, sum_over_lanes<8>(thread_sum.total(), lanes), to_exponent.log_factor());
+        rows[i] = {largest, sum_over_lanes<8>(thread_sum.total(), lanes)};
+        const ResultFactors<T> factors(is_log, rows[i].sum, to_exponent.log_factor());
 #pragma unroll
         for (int j = 0; j < width; ++j) results[j] = results[j] * factors.factor + factors.term;
       }
@@ -90,6 +96,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     finish(std::true_type{});
   else
     finish(std::false_type{});
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) Terms::leave(params, vectors.row_of(i), is_first(i), rows[i]);
 }
 
 }  // namespace flowk::softmax

@@ -151,6 +151,15 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
   return row;
 }
 
+// The value of row `linear` of the grid's order in an operand at `base` that has one value per row.
+template <class A>
+__device__ __forceinline__ A* row_value(const SoftmaxParams& params, unsigned char* base, SoftmaxOperand operand,
+                                        uint32_t linear) {
+  split_index<0>(linear, params.rows.dims, params.rows.rank,
+                 [&](int d, uint32_t index) { base += index * params.rows.dims[d].strides[operand]; });
+  return reinterpret_cast<A*>(base);
+}
+
 // The 16-byte vectors of a row of x; their columns are whole vectors, or halves, of the other operands.
 struct RowVectors {
   int head = 0;        // columns before the first vector

@@ -103,6 +103,16 @@ __device__ __forceinline__ A log_of(float sum) {
   return logf(sum);
 }
 
+// Stores the log-sum-exp of row `linear` of the grid's order, z = score * scale. Called by one thread of the row, after
+// its results, when few registers are in use.
+template <class T>
+__device__ __noinline__ void store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
+                                       RowPartial<T> row) {
+  using A = ComputeType<T>;
+  *row_value<A>(params, params.lse, softmax_lse, linear) =
+      row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum));
+}
+
 // Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = difference *
 // factor + term, see ScoreScale. A fully masked row has a sum of 0; its results are 0 or -infinity.
 template <class T>
@@ -172,8 +182,10 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
 }
 
 // ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
-// masked columns add nothing to the row. A thread takes inputs into its Partial. merge() makes the row's RowPartial of
-// the partial results of threads, warps, blocks or slices. finish() makes of it what computes the results.
+// masked columns add nothing to the row. A thread takes inputs into its Partial, which begins with what the row has
+// besides its columns on the row's `is_first` thread. merge() makes the row's RowPartial of
+// the partial results of threads, warps, blocks or slices. finish() makes of it what computes the results, and
+// leave() stores what the row has besides them.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {
@@ -212,7 +224,7 @@ struct SoftmaxTerms {
     if (params.dense != nullptr) mask_vector<T>(&inputs[0], dense);
   }
 
-  static __device__ __forceinline__ Partial begin(const SoftmaxParams& params) {
+  static __device__ __forceinline__ Partial begin(const SoftmaxParams& params, uint32_t = 0, bool = false) {
     return {exponent_scale<T, kMask>(params)};
   }
   static __device__ __forceinline__ void take(const A (&inputs)[num_inputs], Partial* partial) {
@@ -258,9 +270,15 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ Results finish(const SoftmaxParams& params, const RowPartial<T>& row) {
     return {params, row};
   }
+  static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
+                                               const RowPartial<T>& row) {
+    if (params.lse == nullptr || !is_first) return;
+    store_lse<T>(params, linear, kMask == SoftmaxMask::bias ? A{1} : signed_scale<A>(params), row);
+  }
 };
 
-// dx = scale * y * (dy - sum of y * dy), or of log_softmax scale * (dy - exp(y) * sum of dy). Inputs are dy and y.
+// dx = scale * y * (dy - sum of y * dy), or of log_softmax scale * (dy - exp(y) * sum of dy). Inputs are dy and y. The
+// sum is less the gradient of the log-sum-exp.
 template <class Input>
 struct GradientTerms {
   using T = Input;
@@ -368,6 +386,10 @@ struct GradientTerms {
   }
 
   static __device__ __forceinline__ Partial begin(const SoftmaxParams&) { return {}; }
+  static __device__ __forceinline__ Partial begin(const SoftmaxParams& params, uint32_t linear, bool is_first) {
+    if (params.lse == nullptr || !is_first) return {};
+    return {-*row_value<A>(params, params.lse, softmax_lse, linear)};
+  }
   __device__ __forceinline__ void take(const A (&inputs)[num_inputs], Partial* partial) const {
     partial->sum += term(inputs);
   }
@@ -392,6 +414,18 @@ struct GradientTerms {
   __device__ __forceinline__ Results finish(const SoftmaxParams&, const RowPartial<T>& row) const {
     return {*this, static_cast<A>(row.sum)};
   }
+  static __device__ __forceinline__ void leave(const SoftmaxParams&, uint32_t, bool, const RowPartial<T>&) {}
+};
+
+// Terms of rows that have nothing but their results.
+template <class Base>
+struct WithoutRowValues : Base {
+  using Base::Base;
+  static __device__ __forceinline__ typename Base::Partial begin(const SoftmaxParams& params, uint32_t, bool) {
+    return Base::begin(params);
+  }
+  static __device__ __forceinline__ void leave(const SoftmaxParams&, uint32_t, bool,
+                                               const RowPartial<typename Base::T>&) {}
 };
 
 }  // namespace flowk::softmax

@@ -31,6 +31,7 @@ struct RowSlice {
   using T = typename Terms::T;
   int thread, threads, slice, slices;
   RowThreads group;  // the threads of the block
+  int64_t linear;    // the row, in the grid's order
   SoftmaxRow row;
   RowVectors vectors;
   const unsigned char* x;            // the row's first vector
@@ -48,8 +49,8 @@ struct RowSlice {
         slice(static_cast<int>(blockIdx.x) & ((1 << params.row_blocks_shift) - 1)),
         slices(1 << params.row_blocks_shift),
         group{thread & 31, 32, thread / 32, threads / 32, 0, 1},
-        row(locate_row<Terms::mask, Terms::is_backward>(
-            params, split.first_row + (static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift), waits)),
+        linear(split.first_row + (static_cast<int64_t>(blockIdx.x) >> params.row_blocks_shift)),
+        row(locate_row<Terms::mask, Terms::is_backward>(params, linear, waits)),
         vectors(row_vectors<T>(params, row)) {
     const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
     x = row.x + head_bytes;
@@ -58,6 +59,7 @@ struct RowSlice {
     own = own_vectors(params, x, vectors, slice, thread);
     outer_column = outer_column_of<T>(params, row, vectors, slice, thread);
   }
+  __device__ __forceinline__ bool is_first() const { return slice == 0 && thread == 0 && row.columns > 0; }
   __device__ __forceinline__ SliceSlots<T> slots() const { return {out}; }
   __device__ __forceinline__ int slot_vectors() const { return slice_slot_vectors(sizeof(RowPartial<T>), slices); }
   __device__ __forceinline__ int column_of(int vector) const { return vectors.head + vector * vector_width<T>; }
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(max_row_threads, fitting_blocks(max_row_thread
   SliceBatch<Terms> batch;
   batch.start(params, slice, slice.own.first, slice.vectors.read_begin, slice.own.end);
   const Terms terms(params);
-  typename Terms::Partial partial = terms.begin(params);
+  typename Terms::Partial partial = terms.begin(params, slice.linear, slice.is_first());
   if (slice.outer_column >= 0) {
     typename Terms::A outer[Terms::num_inputs];
     terms.load_one(params, slice.row, slice.outer_column, outer);
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   wait_on_dependent_grids();
   if (row.columns == 0) return;
   const Terms terms(params);
-  typename Terms::Partial partial = terms.begin(params);
+  typename Terms::Partial partial = terms.begin(params, slice.linear, false);
   const RowPartial<T>* const partials = slice.slots().partials();
 #pragma unroll 1
   for (int i = slice.thread; i < slice.slices; i += slice.threads) terms.take(partials[i], &partial);
@@ -209,7 +211,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     store_nan_columns<T, Terms::mask>(params, row, slots_end + first, row.columns, step);
     if (slice.is_last(buffer, arrival))
       store_nan_columns<T, Terms::mask>(params, row, slice.vectors.head + slice.thread, slots_end, slice.threads);
-    return;
+    return terms.leave(params, slice.linear, slice.is_first(), total);
   }
   const auto results = terms.finish(params, total);
   const auto store = [&] {
@@ -227,6 +229,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     terms.load_one(params, row, slice.outer_column, outer);
     store_element<T>(row.out, slice.outer_column, results.of_column(row, slice.outer_column, outer));
   }
+  terms.leave(params, slice.linear, slice.is_first(), total);
   if (!slice.is_last(buffer, arrival)) return;
   batch.start(params, slice, slice.thread, 0, slice.slot_vectors());
   batch.walk(params, slice, store);

@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
   const auto store_vector = [&](int column, const A(&results)[width]) {
     output.store_vector(row.out + static_cast<int64_t>(column) * output.column_bytes(), results);
   };
+  const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
   if constexpr (Terms::is_backward) {
     const Terms terms(params);
     const auto is_inside = [&](int column) { return column >= row.begin && column < row.end; };
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
       widen_vector<T>(load_vector(row.bias_or_y + offset), y);
     };
 
-    A sum = 0;
+    A sum = Terms::begin(params, linear, is_first).sum;
     for_own_columns<T>(
         params, mechanism, row, vectors, group, lane, false,
         [&](int column) {
@@ -190,6 +191,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
     const bool log_softmax = params.log_softmax;
     const ResultFactors<A> result(log_softmax, total.sum, A{1});
+    if constexpr (softmax_kernels[kRow].row_values)
+      if (params.lse != nullptr && is_first) store_lse<A>(params, linear, scale, total);
     if (total.sum != total.sum)
       return store_nan_columns<T, SoftmaxMask::bias, converts>(params, row, group.rank * params.lanes_per_row + lane,
                                                                row.columns, params.lanes_per_row * group.blocks);

@@ -78,6 +78,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   writer.add("; rows in %d dimension%s", params.rows.rank, plural(params.rows.rank));
   if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
   if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
+  if (params.lse != nullptr) writer.add(plan.backward ? "; gradient of the log-sum-exp" : "; log-sum-exp");
   if (params.interval.exists) writer.add("; one interval of columns per row");
   writer.add("\n  row: %d thread%s of a block", config.lanes_per_row, plural(config.lanes_per_row));
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);

@@ -18,6 +18,7 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
   params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
+  params->lse = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_lse]));
   if (params->dense == nullptr) return;
   const OperandMemory memory = memory_of(call, softmax_dense, request.columns);
   params->dense_first = memory.first;

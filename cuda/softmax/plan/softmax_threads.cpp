@@ -25,7 +25,8 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, in
           .backward = call.request.backward,
           .element_bytes = call.in_bytes,
           .mask = call.mask,
-          .vectors = vectors};
+          .vectors = vectors,
+          .row_values = call.request.pointers[softmax_lse] != nullptr};
 }
 
 int32_t min_lanes(const SoftmaxCall& call) {

@@ -29,6 +29,7 @@ struct SoftmaxRow {
   int64_t window = 0;                        // with causal
   bool bias = false;                         // (1, heads, rows, columns), of the input's type
   bool log = false;
+  bool lse = false;  // also the log-sum-exp, or its gradient
   double scale = 1;
   std::vector<int64_t> leads = {0};    // elements from a multiple of 16 bytes to x, out and y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: as x
@@ -127,12 +128,14 @@ class CaseRun {
         y_(row.dtype, row.backward ? num_rows_ * row.columns : 1, row.lead),
         dense_(FLOWK_BOOL, row.mask ? row.batch * row.rows * row.columns : 1),
         lengths_(row.from_right ? FLOWK_INT64 : FLOWK_INT32, num_rows_),
+        lse_(row.dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32, num_rows_),
         bias_(row.dtype, row.bias ? row.heads * row.rows * row.columns : 1) {
     for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, 4 * case_random(static_cast<uint64_t>(i)));
     if (row.special) make_special();
     for (int64_t i = 0; i < dense_.elements(); ++i)
       dense_.set(i, case_random(static_cast<uint64_t>(7 * i)) > 0.2 ? 3 : 0);
     for (int64_t i = 0; i < bias_.elements(); ++i) bias_.set(i, 2 * case_random(static_cast<uint64_t>(11 * i)));
+    for (int64_t i = 0; i < num_rows_; ++i) lse_.set(i, 2 * case_random(static_cast<uint64_t>(13 * i)));
     // One length is larger than the number of columns, one is negative.
     for (int64_t i = 0; i < num_rows_; ++i)
       lengths_.set(i, i == 1   ? static_cast<double>(row.columns + 5)
@@ -186,6 +189,7 @@ class CaseRun {
     put_rows(softmax_out, out_.data(), out_bytes);
     if (row_.backward) put_rows(softmax_bias_or_y, y_.data(), bytes);
     if (row_.bias) put(softmax_bias_or_y, bias_.data(), bytes, false, true, row_.columns);
+    if (row_.lse) put(softmax_lse, lse_.data(), row_.dtype == FLOWK_FLOAT64 ? 8 : 4, true, true, 1);
     if (row_.mask) put(softmax_dense, dense_.data(), 1, true, false, row_.columns);
     if (!row_.lengths.empty()) {
       request.lengths_from_right = row_.from_right;
@@ -211,8 +215,17 @@ class CaseRun {
     const double smallest = out_dtype_ == FLOWK_FLOAT16 ? 0x1p-25 : 0;  // half of a subnormal's step
     std::vector<double> exact(static_cast<size_t>(row_.columns));
     for (int64_t r = 0; r < num_rows_; ++r) {
-      double largest = 0;
-      compute_row(r, &exact);
+      double largest = 0, lse = 0;
+      compute_row(r, &exact, &lse);
+      if (row_.lse && !row_.backward) {
+        const double got = lse_.get(r);
+        if (std::isnan(lse)   ? !std::isnan(got)
+            : std::isinf(lse) ? got != lse
+                              : !(std::fabs(got - lse) <= unit * std::max(std::fabs(lse), 2.0))) {
+          std::printf("row %lld: a log-sum-exp of %.9g, must be %.9g\n", static_cast<long long>(r), got, lse);
+          return false;
+        }
+      }
       for (const double value : exact)
         if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
       for (int64_t j = 0; j < row_.columns; ++j) {
@@ -234,6 +247,7 @@ class CaseRun {
   void poison() {
     const double value = row_.special ? -3 : std::numeric_limits<double>::quiet_NaN();
     for (int64_t i = 0; i < out_.elements(); ++i) out_.set(i, value);
+    for (int64_t i = 0; i < num_rows_ && !row_.backward; ++i) lse_.set(i, -1234);
   }
 
  private:
@@ -267,12 +281,12 @@ class CaseRun {
     return !row_.causal || (j <= diagonal && (row_.window == 0 || j > diagonal - row_.window));
   }
 
-  void compute_row(int64_t r, std::vector<double>* result) const {
+  void compute_row(int64_t r, std::vector<double>* result, double* lse) const {
     std::vector<double>& values = *result;
     const int64_t k = row_.columns;
     const auto in_row = [](int64_t j) { return static_cast<size_t>(j); };
     if (row_.backward) {
-      double sum = 0;
+      double sum = row_.lse ? -lse_.get(r) : 0;
       for (int64_t j = 0; j < k; ++j) {
         if (!keeps(r, j)) continue;
         sum += (row_.log ? 1 : y_.get(at(r, j))) * x_.get(at(r, j));
@@ -296,11 +310,13 @@ class CaseRun {
       is_nan |= std::isnan(z) || z == infinity;
       largest = std::max(largest, z);
     }
+    *lse = is_nan ? std::nan("") : largest;
     if (is_nan || (largest == -infinity && !row_.log)) {
       for (int64_t j = 0; j < k; ++j) values[in_row(j)] = is_nan && keeps(r, j) ? std::nan("") : 0;
       return;
     }
     for (int64_t j = 0; j < k; ++j) sum += keeps(r, j) ? std::exp(values[in_row(j)] - largest) : 0;
+    if (largest > -infinity) *lse += std::log(sum);
     for (int64_t j = 0; j < k; ++j) {
       const double z = values[in_row(j)] - largest;
       values[in_row(j)] = !keeps(r, j) ? (row_.log ? -std::numeric_limits<double>::infinity() : 0)
@@ -313,5 +329,5 @@ class CaseRun {
   int64_t num_rows_;
   flowk_dtype out_dtype_;
   int64_t row_step_, column_step_;  // elements of x, out and y from row to row of a batch, and from column to column
-  CaseTensor x_, out_, y_, dense_, lengths_, bias_;
+  CaseTensor x_, out_, y_, dense_, lengths_, lse_, bias_;
 };

@@ -137,6 +137,7 @@ def other_cases() -> list[CallCase]:
         CallCase(pyflowk.softmax, (scores.mT,)),
         CallCase(pyflowk.log_softmax, (scores.half(),)),
         CallCase(forward, (scores,), {"scale": 0.125, "causal": True}),
+        CallCase(backward, (scores, y), {"dlse": tensor(2, 3, 5)}),
         CallCase(forward, (scores, mask)),
         CallCase(forward, (scores, mask), {"log": True, "scale": 3}),
         CallCase(forward, (scores,), {"lengths": lengths, "lengths_from_right": True, "window": 3}),

@@ -141,12 +141,12 @@ def _change_tensor(case: Case, name: str, tensor: Tensor, changes: list[Callable
         of[strides] = _with(tensor.strides, dimension, 0)
         return Bad((OVERLAP,), (name,))
 
-    is_optional = name in ("dense", "lengths", "bias", "dx", "dalpha")
+    is_optional = name in ("dense", "lengths", "bias", "lse", "dlse", "dx", "dalpha")
     if not is_optional:
         changes.append(null)
     if alignment_bytes(tensor.dtype) > 1:
         changes.append(misaligned)
-    is_row = "softmax" in case.function and name != "lengths"
+    is_row = "softmax" in case.function and name not in ("lengths", "lse", "dlse")
     leading = tensor.shape[:-1] if is_row else tensor.shape
     if strides in of and any(extent > 1 for extent in leading) and not (is_row and tensor.shape[-1] > 1):
         changes.append(overflowing)

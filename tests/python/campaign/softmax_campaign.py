@@ -26,6 +26,7 @@ from softmax_reference import (
     Reference,
     assert_within,
     backward_reference,
+    lse_reference,
     softmax_reference,
     unmasked,
     x_values,
@@ -147,6 +148,7 @@ def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> di
             mask |= {name: one, f"{name}_strides": given_strides(r, one)}
             if name != "dense":
                 mask[f"{name}_dtype"] = DTYPE_CODES[one.dtype]
+    mask |= {name: tensors[name] for name in ("lse", "dlse") if name in tensors}
     mask |= {"causal": int(case.causal), "causal_offset": case.causal_offset, "window": case.window or 0}
     mask["lengths_from_right"] = int(case.lengths_from_right)
     return None if not any(mask.values()) and chance(r, 80) else mask
@@ -160,6 +162,17 @@ def _lay_apart(r: random.Random, inputs: Sequence[Tensor], output: Tensor) -> No
             one.strides = any_strides(r, one.shape)
 
 
+def _row_values(r: random.Random, case: SoftmaxCase, scale: float | None = None) -> Tensor:
+    """A number per row: an output, or random numbers of this size."""
+    dtype, rng = np.dtype("float64" if case.dtype == "float64" else "float32"), generator(r)
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        return np.asarray(scale * rng.standard_normal(shape)).astype(dtype)
+
+    leading = case.shape[:-1]
+    return tensor(r, dtype, leading, contiguous(leading), None if scale is None else values)
+
+
 def _inputs(x: np.ndarray, before: Outputs) -> Inputs:
     return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias")))
 
@@ -169,6 +182,13 @@ def reference_of(case: SoftmaxCase, inputs: Inputs) -> Reference:
         finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
         return softmax_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
     return softmax_reference(case, inputs)
+
+
+def lse_of(case: SoftmaxCase, inputs: Inputs) -> Reference:
+    if case.scale == 0 and inputs.bias is None:
+        finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
+        return lse_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
+    return lse_reference(case, inputs)
 
 
 def softmax_case(r: random.Random, room: int = 0) -> Case:
@@ -184,6 +204,8 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
     for name, make, percent in (("dense", dense_of, 30), ("lengths", lengths_of, 30), ("bias", bias_of, 25)):
         if chance(r, percent):
             tensors[name] = make(r, case)
+    if extents[-1] > 0 and chance(r, 40):
+        tensors["lse"] = _row_values(r, case)
 
     mask = _mask(r, case, tensors)
     if mask is None and chance(r, 60):
@@ -195,6 +217,8 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
         inputs = _inputs(before["x"], before)
         assert_within(after["y"], reference_of(case, inputs))
         assert (after["y"][~unmasked(case, inputs)] == (-np.inf if case.log else 0)).all()
+        if "lse" in tensors:
+            assert_within(after["lse"], lse_of(case, inputs))
 
     arguments = {
         "x": given_pointer(r, x, x.is_empty),
@@ -205,7 +229,8 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
         "y_dtype": DTYPE_CODES[y_dtype],
         **_rest(r, case, mask),
     }
-    return Case("flowk_masked_softmax", arguments, tensors, ("y",), check)
+    outputs = ("y", "lse") if "lse" in tensors else ("y",)
+    return Case("flowk_masked_softmax", arguments, tensors, outputs, check)
 
 
 def _rest(r: random.Random, case: SoftmaxCase, mask: dict[str, Any] | None) -> dict[str, Any]:
@@ -226,6 +251,8 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
     tensors: dict[str, Tensor] = {}
     if chance(r, 35):
         tensors["lengths"] = lengths_of(r, case)
+    if chance(r, 35):
+        tensors["dlse"] = _row_values(r, case, 1.0)
 
     def values_of_y(shape: tuple[int, ...]) -> np.ndarray:
         # Of the call without lengths: what they mask is not read.
@@ -247,7 +274,7 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         taken = r.choice((dy, y))
         taken.strides = dx.strides
         dx = taken
-    mask = _mask(r, case, tensors)
+    mask = _mask(r, case, {name: tensors[name] for name in ("lengths", "dlse") if name in tensors})
     tensors |= {"dy": dy, "y": y, "dx": dx}
     if mask is None and chance(r, 60):
         _lay_apart(r, (dy, y), dx)
@@ -256,7 +283,8 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         if 0 in extents:
             return
         keep = unmasked(case, Inputs(before["dy"], None, before.get("lengths"), None))
-        assert_within(after["dx"], backward_reference(case, keep, before["dy"], before["y"]))
+        expected = backward_reference(case, keep, before["dy"], before["y"], before.get("dlse"))
+        assert_within(after["dx"], expected)
         assert (after["dx"][~keep] == 0).all()
 
     arguments = {

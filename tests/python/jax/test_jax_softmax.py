@@ -203,3 +203,47 @@ def test_prelu_under_vmap_is_a_loop(name: str, axes: tuple[int | None, int | Non
         each = loop(*(o if at is None else jnp.take(o, index, at) for o, at in zip(operands, axes)))
         for ours, expected in zip(jax.tree.leaves(batched), jax.tree.leaves(each)):
             assert_close(ours[index], expected)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_the_log_sum_exp_and_its_derivatives(log: bool) -> None:
+    options = {"lengths": LENGTHS, "causal": True, "log": log, "scale": -0.5}
+    scores = X.astype(np.float32)
+    own = jax.jit(lambda x: flowk_jax.masked_softmax(x, return_lse=True, **options))(scores)
+    for one, expected in zip(own, pyflowk.masked_softmax(scores, return_lse=True, **options), strict=True):
+        np.testing.assert_array_equal(one, expected)
+    dy, dlse = RNG.normal(size=X.shape).astype(np.float32), RNG.normal(size=X.shape[:-1]).astype(own[1].dtype)
+    for given in ({"lengths": LENGTHS}, {}):
+        found = flowk_jax.masked_softmax_backward(dy, own[0], dlse=dlse, log=log, **given)
+        expected = pyflowk.masked_softmax_backward(dy, np.asarray(own[0]), dlse=dlse, log=log, **given)
+        np.testing.assert_array_equal(found, expected)
+
+    def loss(function: Any) -> Any:
+        def of(x: Any) -> Any:
+            y, lse = function(x)
+            return (jnp.where(jnp.isfinite(y), y, 0) * dy).sum() + (jnp.where(jnp.isfinite(lse), lse, 0) * dlse).sum()
+
+        return of
+
+    def formula(x: Any) -> Any:
+        z = -0.5 * x
+        keep = jnp.isfinite(pyflowk.masked_softmax(np.zeros_like(X), **{**options, "log": True}))
+        lse = jax.nn.logsumexp(jnp.where(keep, z, -jnp.inf), axis=-1)
+        y = jnp.where(keep, z - lse[..., None], -jnp.inf)
+        return (y if log else jnp.exp(y)), lse
+
+    with x64():
+        x = jnp.asarray(X, jnp.float64)
+        ours = loss(lambda x: flowk_jax.masked_softmax(x, return_lse=True, **options))
+        found, expected = (jax.jit(jax.grad(one))(x) for one in (ours, loss(formula)))
+        keep = np.isfinite(np.asarray(expected))
+        assert_close(jnp.where(keep, found, 0), jnp.where(keep, expected, 0), 1e-11)
+        moved, expected = (jax.jvp(jax.grad(one), (x,), (jnp.ones_like(x),))[1] for one in (ours, loss(formula)))
+        keep &= np.isfinite(np.asarray(expected))
+        assert_close(jnp.where(keep, moved, 0), jnp.where(keep, expected, 0), 1e-10)
+    stacked = jax.vmap(lambda x: flowk_jax.masked_softmax(x, return_lse=True, log=log)[1])(jnp.asarray(scores))
+    np.testing.assert_allclose(stacked, flowk_jax.masked_softmax(scores, return_lse=True)[1], rtol=1e-6, atol=1e-6)
+    rows = flowk_jax.masked_softmax(scores[0, 0, 0], return_lse=True)[1]
+    assert rows.shape == ()
+    one = flowk_jax.masked_softmax_backward(dy[0, 0, 0], own[0][0, 0, 0], dlse=jnp.float32(1.0))
+    assert one.shape == X.shape[-1:]

@@ -44,7 +44,11 @@ class Call(NamedTuple):
         def call(*given: Any) -> Any:
             result = self.with_tensors(self.differentiable, *given)
             # The differences of infinities are no numbers.
-            return result.masked_fill(result == -torch.inf, 0) if self.options.get("log") else result
+            if not self.options.get("log"):
+                return result
+            of_log = result if isinstance(result, tuple) else (result,)
+            filled = tuple(one.masked_fill(one == -torch.inf, 0) for one in of_log)
+            return filled if isinstance(result, tuple) else filled[0]
 
         return call, tensors
 
@@ -132,6 +136,9 @@ def calls(device: str = "cpu") -> list[Call]:
         y = torch.softmax(n(2, 3, 5), -1)
         y = y.log() if log else y
         add("masked_softmax_backward", n(2, 3, 5), y, scale=2.0, log=log)
+        add("masked_softmax_backward", n(2, 3, 5), y, dlse=n(2, 3), log=log)
+        add("masked_softmax_with_lse", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
+        add("masked_softmax_with_lse", n(5), bias=n(5), log=log)
     targets = torch.tensor([[4, -100, 0], [1, 2, 0]], device=device)
     lse, entropy = n(2, 3, 5).logsumexp(-1), n(2, 3)
     smooth = {"label_smoothing": 0.1, "z_loss": 0.05}

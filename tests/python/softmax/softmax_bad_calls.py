@@ -13,7 +13,7 @@ from pyflowk import Status
 from pyflowk._native.abi import SoftmaxMask
 
 NUM_BYTES = 1024
-X, Y, DX, DENSE, LENGTHS, BIAS = 64, 192, 320, 448, 512, 640  # byte offsets in one buffer
+X, Y, DX, DENSE, LENGTHS, BIAS, LSE = 64, 192, 320, 448, 512, 640, 768  # byte offsets in one buffer
 FLOAT16, FLOAT32, FLOAT64, INT32, INT64 = 10, 12, 13, 4, 5
 NAN = float("nan")
 STRUCT_BYTES = ctypes.sizeof(SoftmaxMask)
@@ -103,6 +103,16 @@ BAD_FORWARDS = {
         UNSUPPORTED, ("bias_dtype", "10", "x_dtype"), {"mask": {"bias": BIAS, "bias_dtype": FLOAT16}}
     ),
     "a bias of integers": Bad(UNSUPPORTED, ("bias_dtype", "4"), {"mask": {"bias": BIAS, "bias_dtype": INT32}}),
+    "lse is misaligned": Bad(MISALIGNED, ("lse", "multiple of 4"), {"mask": {"lse": LSE + 2}}),
+    "lse of no columns": Bad(INVALID, ("shape[1] = 0", "lse"), {"shape": [3, 0], "mask": {"lse": LSE}}),
+    "lse overlaps y": Bad(OVERLAP, ("lse", "y"), {"mask": {"lse": Y + 44}}),
+    "lse overlaps x": Bad(OVERLAP, ("lse", "x"), {"mask": {"lse": X - 8}}),
+    "lse overlaps the mask": Bad(OVERLAP, ("lse", "dense"), {"mask": {"lse": LSE, "dense": LSE + 8}}),
+    "lse overlaps the lengths": Bad(OVERLAP, ("lse", "lengths"), {"mask": {"lse": LSE, "lengths": LSE + 8}}),
+    "lse overlaps the bias": Bad(OVERLAP, ("lse", "bias"), {"mask": {"lse": LSE, "bias": LSE - 40}}),
+    "lse has too many rows": Bad(
+        OVERFLOW, ("lse", str(2**31), "2^31"), {"shape": [2**31, 1], "y": X, "mask": {"lse": LSE}}
+    ),
     "extents whose product overflows": Bad(OVERFLOW, ("x",), {"shape": [2**40, 2**29]}),
     "x's strides overflow": Bad(OVERFLOW, ("x", str(2**61)), {"x_strides": [2**61, 1]}),
     "y's strides overflow": Bad(OVERFLOW, ("y",), {"y_strides": [-(2**63), 1]}),
@@ -129,6 +139,8 @@ BAD_BACKWARDS = {
     "dx begins inside dy": Bad(OVERLAP, ("dx", "dy"), {"dx": X + 16}),
     "dx begins inside y": Bad(OVERLAP, ("dx", "y"), {"dx": Y + 16}),
     "dx's rows overlap": Bad(OVERLAP, ("dx",), {"dx_strides": [3, 1]}),
+    "dlse is misaligned": Bad(MISALIGNED, ("dlse", "multiple of 4"), {"mask": {"dlse": LSE + 1}}),
+    "dx overlaps dlse": Bad(OVERLAP, ("dx", "dlse"), {"mask": {"dlse": DX + 40}}),
     "dx overlaps the lengths": Bad(OVERLAP, ("dx", "lengths"), {"mask": {"lengths": DX + 44}}),
 }
 GOOD_FORWARDS = {
@@ -144,6 +156,8 @@ GOOD_FORWARDS = {
         "mask": {"dense": DENSE, "lengths": LENGTHS, "bias": BIAS, "causal": 1, "window": 2, "causal_offset": -(2**62)}
     },
     "strides of masks are NULL": {"mask": {"dense": DENSE, "lengths": LENGTHS, "bias": BIAS, "strides": None}},
+    "lse of no rows": {"shape": [0, 4], "x": None, "y": None, "mask": {"lse": LSE}},
+    "lse beside the lengths": {"mask": {"lse": LSE, "lengths": LENGTHS, "dlse": Y}},
     "rank 1 with one length": {"rank": 1, "shape": [4], "mask": {"lengths": LENGTHS, "lengths_strides": []}},
 }
 GOOD_BACKWARDS = {
@@ -151,6 +165,7 @@ GOOD_BACKWARDS = {
     "an extent of 0 needs no pointers": {"shape": [0, 4], "dy": None, "y": None, "dx": None},
     "dx is dy": {"dx": X},
     "dx is y": {"dx": Y},
+    "dlse may be dy's memory": {"mask": {"dlse": X, "lse": DX}},
     "dense and bias are ignored": {"mask": {"dense": 1, "bias": 3, "bias_dtype": 99, "lengths": LENGTHS}},
     "dx may be written over the mask": {"mask": {"dense": DX, "bias": DX}},
 }
@@ -165,7 +180,7 @@ class Calls(BufferCalls):
             return None
         mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), lengths_dtype=INT32, bias_dtype=FLOAT32)
         for name, value in members.items():
-            if name in ("dense", "lengths", "bias"):
+            if name in ("dense", "lengths", "bias", "lse", "dlse"):
                 setattr(mask, name, self._address(value))
             elif name.endswith("_strides"):
                 keep_alive.append(np.array(value, np.int64))

@@ -13,6 +13,7 @@ from softmax_reference import (
     assert_within,
     backward_reference,
     inputs_of,
+    lse_reference,
     row_strides,
     softmax_reference,
     unmasked,
@@ -92,7 +93,13 @@ def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
     placed = place_inputs(arrays, case, inputs)
     out = place(arrays, None, case.shape, case.y_dtype, case.out_lead, *layout_of(case))
     given = {name: one.array for name, one in placed.items()}
-    assert pyflowk.masked_softmax(**given, **case.options(), out=out.array) is out.array
+    if case.lse:
+        lse = place(arrays, None, case.shape[:-1], lse_dtype(case))
+        results = pyflowk.masked_softmax(**given, **case.options(), return_lse=True, out=out.array, lse_out=lse.array)
+        assert results[0] is out.array and results[1] is lse.array
+        assert_within(result_of(arrays, lse), lse_reference(case, inputs))
+    else:
+        assert pyflowk.masked_softmax(**given, **case.options(), out=out.array) is out.array
     y = result_of(arrays, out)
     assert_within(y, softmax_reference(case, inputs))
     assert_unchanged(arrays, placed)
@@ -105,6 +112,19 @@ def gradients_of(case: SoftmaxCase, inputs: Inputs) -> tuple[np.ndarray, np.ndar
     y = softmax_reference(case, inputs).values.astype(case.y_dtype)
     dy = np.random.default_rng(len(case.id)).normal(0, 1, case.shape).astype(case.y_dtype)
     return dy, y
+
+
+def lse_dtype(case: SoftmaxCase) -> str:
+    return "float64" if case.dtype == "float64" else "float32"
+
+
+def dlse_of(case: SoftmaxCase) -> np.ndarray | None:
+    """The gradient of lse in a case, or None."""
+    if not case.lse:
+        return None
+    return np.asarray(np.random.default_rng(len(case.id)).normal(0, 1, case.shape[:-1])).astype(
+        "float64" if case.y_dtype == "float64" else "float32"
+    )
 
 
 def place_gradients(
@@ -127,8 +147,11 @@ def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None
     if unread:
         dy[~keep] = y[~keep] = np.nan
     placed = place_gradients(arrays, case, dy, y, inputs.lengths)
+    dlse = dlse_of(case)
+    if dlse is not None:
+        placed["dlse"] = place(arrays, dlse, dlse.shape, dlse.dtype)
     out = place(arrays, None, case.shape, case.dtype, case.out_lead, *layout_of(case))
     given = {name: one.array for name, one in placed.items()}
     assert pyflowk.masked_softmax_backward(**given, **case.options(), out=out.array) is out.array
-    assert_within(result_of(arrays, out), backward_reference(case, keep, dy, y))
+    assert_within(result_of(arrays, out), backward_reference(case, keep, dy, y, dlse))
     assert_unchanged(arrays, placed)

@@ -195,13 +195,35 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
 
 
 @np.errstate(all="ignore")
-def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: np.ndarray) -> Reference:
-    """dx = scale * y * (dy - sum(y * dy)); with log scale * (dy - exp(y) * sum(dy)).
+def lse_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
+    """lse = log of the sum of exp(scale * x + bias) over the unmasked columns.
+
+    bound: the rounding of the result and of scale * x + bias, and of a logarithm.
+    """
+    eps, units, _, wide = precision_of(case.dtype)
+    keep = unmasked(case, inputs)
+    scaled = case.scale * inputs.x.astype(wide)
+    bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
+    top = largest(scaled + bias, keep)
+    exponents = np.where(keep, scaled + bias, -np.inf) - np.where(top == -np.inf, 0, top)
+    values = (top + np.log(np.sum(np.exp(exponents), axis=-1, keepdims=True)))[..., 0]
+    size = np.abs(scaled) + np.abs(bias)
+    size = largest(size, keep & np.isfinite(size)).clip(min=0)[..., 0]
+    bound = eps * (units + 2 * size + np.abs(values))
+    return Reference(values, np.where(np.isfinite(bound), bound, 0))
+
+
+@np.errstate(all="ignore")
+def backward_reference(
+    case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: np.ndarray, dlse: np.ndarray | None = None
+) -> Reference:
+    """dx = scale * y * (dy - sum(y * dy) + dlse); with log scale * (dy - exp(y) * (sum(dy) - dlse)).
 
     dx is 0 where masked out, and with log also where y is -infinity. bound: 2 * units * epsilon * the terms' size.
     """
     if is_large_matrix(y.shape):
-        rows = [backward_reference(case, *(row[None] for row in of_row)) for of_row in zip(keep, dy, y)]
+        per_row = (keep, dy, y) if dlse is None else (keep, dy, y, dlse)
+        rows = [backward_reference(case, *(row[None] for row in of_row)) for of_row in zip(*per_row)]
         return Reference(*map(np.concatenate, zip(*rows)))
     eps, units, narrow, wide = precision_of(y.dtype.name)
     gradient, result = dy.astype(wide), y.astype(wide)
@@ -212,6 +234,9 @@ def backward_reference(case: SoftmaxCase, keep: np.ndarray, dy: np.ndarray, y: n
     weight = np.where(keep, 1, 0) if case.log else probability
     total = np.sum(weight * gradient, axis=-1, keepdims=True)
     size = np.sum(np.abs(weight * gradient), axis=-1, keepdims=True)
+    if dlse is not None:
+        total = total - dlse[..., None].astype(wide)
+        size = size + np.abs(dlse[..., None])
     if case.log:
         values = gradient - probability * total
         exponent = np.abs(np.where(probability > 0, result, 0))
