@@ -189,7 +189,8 @@ FLOWK_API flowk_status flowk_batch_transpose(const void *src, void *dst, int64_t
 
 /**
  * Writes the plan of the same call to flowk_batch_transpose() as text: the kernel, its tile, and why they were chosen.
- * A call that is slower than a copy has a line for each cause, "slow because ...", with what to change. Launches nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
+ * A call that is slower than a copy has a line for each cause, "slow because ...", with what to change. Launches
+ * nothing. Of `src` and `dst` only the addresses are used; the memory is not read.
  *
  * `text` receives at most `text_bytes` bytes, including the final NUL, which is always written if text_bytes > 0. A
  * longer text is cut.
@@ -731,14 +732,15 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
- *   `mask` may be the forward call's. Only lengths, causal, window and dlse are used: the columns that they mask get 0,
- * and are not read but for the exceptions of flowk_masked_softmax(). dense, bias and lse are ignored, because y already
- * contains their effect. Without lengths, causal and window the result is the same. Element types: as in
- * flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type. Pointers: dx may be dy itself or
- * y itself (same pointer, strides and type); otherwise it must not overlap them. It must not overlap the lengths or
- * dlse. No two elements of dx may share memory. Statuses: as in flowk_masked_softmax(). Numerics: computed in float32
- * (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all 0 (-infinity) in y, has a
- * gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
+ *   `mask` may be the forward call's. Only lengths, causal, window and dlse are used: the columns that the first three
+ *   mask get 0, and are not read but for the exceptions of flowk_masked_softmax(). dense, bias and lse are ignored,
+ *   because y already contains their effect. Without lengths, causal and window the result is the same.
+ * Element types: as in flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type.
+ * Pointers: dx may be dy itself or y itself (same pointer, strides and type); otherwise it must not overlap them. It
+ *   must not overlap the lengths or dlse. No two elements of dx may share memory. Statuses: as in
+ *   flowk_masked_softmax().
+ * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all
+ *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
  */
 FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64_t *dy_strides, const void *y,
                                                      const int64_t *y_strides, flowk_dtype y_dtype, void *dx,

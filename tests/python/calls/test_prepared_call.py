@@ -144,8 +144,9 @@ def test_errors_name_the_address(arrays: HostArrays) -> None:
 
 def test_what_is_not_one_call_is_refused(arrays: HostArrays) -> None:
     x = arrays.put(X)
-    with pytest.raises(ValueError, match="softmax of these arrays is not one call of the library"):
-        pyflowk.prepare("softmax", arrays.view(x, 0, (6, 4), (4, 24), "f4") if arrays.device is not None else X.T)
+    with pytest.raises(ValueError, match="masked_softmax of these arrays is not one call of the library"):
+        turned = arrays.view(x, 0, (6, 4), (4, 24), "f4") if arrays.device is not None else X.T
+        pyflowk.prepare("masked_softmax", turned, causal=True)
     with pytest.raises(ValueError, match="add of these arrays is not one call"):
         pyflowk.prepare("add", x, arrays.put(X.astype(np.int32)))
     alpha = arrays.put(np.ones(1, np.float32))
