@@ -109,18 +109,19 @@ constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
   row.converts = true;
   return row;
 }
-// For kernels that would have more registers, and fewer blocks per multiprocessor, in all calls.
+// For kernels that would have more registers, or be slower for short rows, in all calls.
 constexpr SoftmaxKernelRow without_row_values(SoftmaxKernelRow row) {
   row.row_values = false;
   return row;
 }
 constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_columns, int min_vectors,
                                   int max_vectors, int blocks = 0) {
-  return {SoftmaxKernel::staged_rows, backward, types,       masks, min_vectors, max_vectors, staged_threads, blocks,
-          SoftmaxForm::any,           false,    unit_columns};
+  return without_row_values({SoftmaxKernel::staged_rows, backward, types, masks, min_vectors, max_vectors,
+                             staged_threads, blocks, SoftmaxForm::any, false, unit_columns});
 }
 constexpr SoftmaxKernelRow framed(bool backward, int types, int min_vectors, int max_vectors, int blocks) {
-  return {SoftmaxKernel::framed_rows, backward, types, no_mask, min_vectors, max_vectors, framed_max_threads, blocks};
+  return without_row_values(
+      {SoftmaxKernel::framed_rows, backward, types, no_mask, min_vectors, max_vectors, framed_max_threads, blocks});
 }
 constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
   return {SoftmaxKernel::rows_in_lanes,
@@ -194,27 +195,27 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, up_to_32_bits, dense_mask | bias_mask, 1, 1, 20, 8),
     table::staged(false, bits_16, no_bias, 4, 5, 6, 10),
     table::staged(false, bits_16, no_bias, 4, 7, 8, 9),
-    table::without_row_values(table::staged(false, bits_16, no_bias, 4, 9, 10, 8)),
-    table::without_row_values(table::staged(false, bits_32, no_mask, 4, 5, 6)),
+    table::staged(false, bits_16, no_bias, 4, 9, 10, 8),
+    table::staged(false, bits_32, no_mask, 4, 5, 6),
     table::staged(false, bits_32, no_mask, 4, 7, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
     table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
-    table::without_row_values(table::staged(false, bits_16, bias_mask, 4, 7, 10)),
+    table::staged(false, bits_16, bias_mask, 4, 7, 10),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 9, 20),
     table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
-    table::without_row_values(table::staged(true, bits_32, no_mask, 4, 4, 5, 6)),
+    table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
     // Vectors per thread; some threads have one less.
-    table::without_row_values(table::framed(false, bits_16, 1, 4, 5)),
-    table::without_row_values(table::framed(false, up_to_32_bits, 1, 6, 4)),
-    table::without_row_values(table::framed(false, bits_32, 1, 8, 3)),
-    table::without_row_values(table::framed(true, bits_16, 3, 4, 4)),
+    table::framed(false, bits_16, 1, 4, 5),
+    table::framed(false, up_to_32_bits, 1, 6, 4),
+    table::framed(false, bits_32, 1, 8, 3),
+    table::framed(true, bits_16, 3, 4, 4),
     table::framed(true, bits_16, 5, 6, 3),
     table::framed(true, bits_32, 3, 6, 2),
     // Rows per thread.

@@ -71,7 +71,6 @@ struct SoftmaxParams {
   const unsigned char* dense = nullptr;
   const unsigned char* dense_first = nullptr;  // [dense_first, dense_end) has all bytes of the mask
   const unsigned char* dense_end = nullptr;
-  unsigned char* lse = nullptr;  // float32, of a float64 x float64
   SoftmaxInterval interval;
   // A dense mask is the only mask, there are no L2 tiles, and the rows of x and of out are equally far apart.
   bool seeks_dense_alone = false;
@@ -91,6 +90,7 @@ struct SoftmaxParams {
   int32_t row_blocks_shift = 0;  // log2 of the blocks per row
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
+  unsigned char* lse = nullptr;  // float32, of a float64 x float64; not before what every kernel reads
   SoftmaxRows rows;              // last: 2.4 KB, of which kernels read the start
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };

@@ -71,9 +71,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       shares_warp ? blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift)
                   : blockIdx.x;
   const SoftmaxRow row = locate_framed_row(framed, params, linear, bytes);
-  const int lane = shares_warp ? thread & (lanes - 1) : thread;
-  const typename Terms::Partial begin = Terms::begin(params, linear, lane == 0 && row.columns > 0);
-  const RowFrame<T, kMax, kMin> frame(row, lane, lanes, framed.vectors_per_thread);
+  const RowFrame<T, kMax, kMin> frame(row, shares_warp ? thread & (lanes - 1) : thread, lanes,
+                                      framed.vectors_per_thread);
 
   // All loads come before the first use. The ends of the first and the last row of the tensor are loaded by elements:
   // their frames may reach past its memory.
@@ -109,7 +108,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   FrameStores<T, kMax, kMin> stores{frame, row.out - frame.phase * bytes};
   const auto finish = [&](auto kind) {
     const Terms terms(params, decltype(kind)::value);
-    A sum = begin.sum;
+    A sum = 0;
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!frame.any_has(i)) break;

@@ -22,10 +22,6 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
   return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
-// The exponents of scores_to_results() are less a shift, the largest one rounded down, up to this size; above it they
-// are relative to the largest.
-constexpr float max_shift = 0x1p20f;
-
 // Replaces a thread's scores, already scaled if there is a bias, by the results. `largest` is the row's
 // largest score, and sum_over_row() adds a value over the row's threads. Values are taken kStep at a time, up to the
 // first i for which has(i) is false. Returns the row's sum of exponentials.
@@ -43,7 +39,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     constexpr bool is_log = decltype(kind)::value;
     const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
     float shift = __fmul_rd(reference, scale);
-    if (!(fabsf(shift) < max_shift)) {
+    if (!(fabsf(shift) < 0x1p20f)) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (!has(i)) break;
@@ -106,23 +102,6 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     values[i] = values[i] * result.factor + result.term;
   }
   return sum;
-}
-
-// Stores the log-sum-exp of a row of scores_to_results(), on the row's `is_first` thread.
-template <class T>
-__device__ __forceinline__ void leave_scores(const SoftmaxParams& params, uint32_t linear, bool is_first, bool has_bias,
-                                             const RowPartial<T>& row) {
-  if (params.lse == nullptr || !is_first) return;
-  const bool is_base_2 = !params.log_softmax || std::is_same_v<T, Float16>;
-  const float natural = is_base_2 ? static_cast<float>(natural_per_base<Float16>) : 1.0f;
-  const float scale = has_bias    ? static_cast<float>(is_base_2 ? base_per_natural<Float16> : 1)
-                      : is_base_2 ? params.scale32_base_2
-                                  : params.scale32;
-  const float shift = __fmul_rd(row.max, scale);
-  if (fabsf(shift) < max_shift)
-    store_lse<T>(params, linear, natural, {shift, row.sum});
-  else
-    store_lse<T>(params, linear, has_bias ? 1.0f : params.scale32, row);
 }
 
 }  // namespace flowk::softmax

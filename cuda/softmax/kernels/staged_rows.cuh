@@ -82,7 +82,6 @@ struct SoftmaxColumns {
           if (!has(j)) break;
           elements[j] = convert<T>(values[j]);
         }
-        leave_scores<T>(params, existing_row(params, segment, n), true, has_bias, {largest, sum});
       }
     };
     // Two loops: the test would cost rows of one or two columns a third of their time.
@@ -112,7 +111,7 @@ struct GradientColumns : StagedGradient<T> {
         T* const dy_elements = reinterpret_cast<T*>(memory + segment.shift) + n * columns;
         const T* const y_elements =
             reinterpret_cast<const T*>(memory + staged.second_offset_bytes + segment.shift) + n * columns;
-        float dy[kMax], y[kMax], sum = terms.begin(params, existing_row(params, segment, n), true).sum;
+        float dy[kMax], y[kMax], sum = 0;
 #pragma unroll
         for (int j = 0; j < kMax; ++j) {
           if (!has(j)) break;
@@ -135,7 +134,7 @@ struct GradientColumns : StagedGradient<T> {
 };
 
 // lanes_per_row threads per row, each with up to kMax units.
-template <class Input, int kMax, int kMin, SoftmaxMask kMask, bool kRowValues>
+template <class Input, int kMax, int kMin, SoftmaxMask kMask>
 struct SoftmaxUnits {
   using T = Input;
   using Units = ThreadUnits<T, kMax, kMin>;
@@ -210,9 +209,9 @@ struct SoftmaxUnits {
       }
       largest = largest_x.largest();
     }
-    const float row_max = max_over_lanes(largest, params.lanes_per_row);
     const auto sum = scores_to_results<T, unit_columns>(
-        params, has_bias, row_max, [&](auto value) { return sum_over_lanes(value, params.lanes_per_row); },
+        params, has_bias, max_over_lanes(largest, params.lanes_per_row),
+        [&](auto value) { return sum_over_lanes(value, params.lanes_per_row); },
         [&](int i) { return own.any_has(i / unit_columns); }, values);
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
@@ -235,13 +234,10 @@ struct SoftmaxUnits {
             store_element<T>(memory + own.at(i), j, masked);
         }
     }
-    if constexpr (kRowValues)
-      leave_scores<T>(params, existing_row(params, segment, row_in_block), lane == 0 && row_in_block < segment.num_rows,
-                      has_bias, {row_max, sum});
   }
 };
 
-template <class T, int kMax, int kMin, bool kRowValues>
+template <class T, int kMax, int kMin>
 struct GradientUnits : StagedGradient<T> {
   using Units = ThreadUnits<T, kMax, kMin>;
 
@@ -259,9 +255,6 @@ struct GradientUnits : StagedGradient<T> {
       load_unmasked<T>(params, segment, row, row_in_block, lane, params.bias_or_y, y_memory);
     }
     copies.wait(staged.copies_rows, false);
-    float begin = 0;
-    if constexpr (kRowValues)
-      begin = GradientTerms<T>::begin(params, existing_row(params, segment, row_in_block), lane == 0).sum;
     const bool log_softmax = params.log_softmax;
     Unit<T> dy_units[kMax], y_units[kMax];
     own.load(memory, dy_units);
@@ -270,7 +263,7 @@ struct GradientUnits : StagedGradient<T> {
     own.clear_masked(params, staged, row, first_column, y_units, log_softmax ? infinity_word<T> : 0u);
     const auto make_gradients = [&](auto kind) {
       const GradientTerms<T> terms(params, decltype(kind)::value);
-      float sums[unit_columns] = {begin};
+      float sums[unit_columns] = {};
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
         if (!own.any_has(i)) break;
@@ -312,11 +305,11 @@ struct StagedTermsOf {
     if constexpr (row.backward && row.unit_columns == 1)
       return std::type_identity<GradientColumns<T, max, min>>();
     else if constexpr (row.backward)
-      return std::type_identity<GradientUnits<T, max, min, row.row_values>>();
+      return std::type_identity<GradientUnits<T, max, min>>();
     else if constexpr (row.unit_columns == 1)
       return std::type_identity<SoftmaxColumns<T, max, min, kMask != SoftmaxMask::none>>();
     else
-      return std::type_identity<SoftmaxUnits<T, max, min, kMask, row.row_values>>();
+      return std::type_identity<SoftmaxUnits<T, max, min, kMask>>();
   }
 };
 template <class T, SoftmaxMask kMask, int kRow>
