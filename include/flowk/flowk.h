@@ -682,7 +682,7 @@ typedef struct flowk_softmax_mask {
  * Shapes: x and y have the `rank` extents of `shape`, 1 <= rank <= FLOWK_MAX_RANK; the softmax runs over the last one.
  *   `x_strides` and `y_strides` have `rank` strides. Beside a mask the last of them are 1 (ignored if that extent is
  *   1). With mask == NULL they may be any: the softmax over the channels of NCHW has the shape {n, h, w, c} and the
- *   strides {c h w, w, 1, h w}, and is as fast as over the last dimension. The last extent is at most 2^30.
+ *   strides {c h w, w, 1, h w}. The last extent is at most 2^30.
  * Scalars: `scale` is finite, of either sign, and |scale| <= 2^126 unless x is float64; with a scale of 0 an infinite x
  *   counts as infinite without a bias, and gives NaN with one. `log_softmax` is 0 or 1. `mask` NULL: no column is
  *   masked.

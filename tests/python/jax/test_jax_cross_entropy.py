@@ -27,16 +27,17 @@ X = 2 * np.random.default_rng(0).standard_normal((3, 9)).astype(np.float32)
 def test_results_are_pyflowk_s(numbers: dict[str, Any], dtype: str, columns: int) -> None:
     x = jnp.asarray(np.random.default_rng(1).standard_normal((3, columns)), dtype)
     own = jax.jit(lambda x: flowk_jax.cross_entropy(x, TARGETS, entropy=True, **numbers))(x)
-    expected = pyflowk.cross_entropy(np.asarray(x), TARGETS, entropy=True, **numbers)
+    targets = jnp.asarray(TARGETS)
+    expected = pyflowk.cross_entropy(x, targets, entropy=True, **numbers)
     assert len(flowk_jax.cross_entropy(x, TARGETS)) == 2
     for one, other in zip(own, expected):
         np.testing.assert_array_equal(one, other)
-    d = np.ones(3, np.float32)
+    d = jnp.ones(3, np.float32)
     for given in ({}, {"dlse": d, "entropy": expected[2], "dentropy": 2 * d}):
-        arrays = (TARGETS, expected[1], d)
+        arrays = (x, targets, expected[1], d)
         np.testing.assert_array_equal(
-            np.asarray(flowk_jax.cross_entropy_backward(x, *arrays, **given, **numbers)).view(np.uint8),
-            pyflowk.cross_entropy_backward(np.asarray(x), *arrays, **given, **numbers).view(np.uint8),
+            np.asarray(flowk_jax.cross_entropy_backward(*arrays, **given, **numbers)).view(np.uint8),
+            np.asarray(pyflowk.cross_entropy_backward(*arrays, **given, **numbers)).view(np.uint8),
         )
 
 
