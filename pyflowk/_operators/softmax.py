@@ -242,9 +242,10 @@ def softmax(
     x : array
         As in `masked_softmax`.
     axis, dim : int, optional
-        The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. A new `out` has its dimensions in memory in x's order if this one's elements are not
-        neighbours in x, and else this one innermost. An `out` where they are neighbours beside an x where they are not,
-        or the other way round, costs one more pass.
+        The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. A new `out` has
+        its dimensions in memory in x's order if this one's elements are not neighbours in x, and else this one
+        innermost. An `out` where they are neighbours beside an x where they are not, or the other way round, costs one
+        more pass.
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
 

@@ -49,6 +49,7 @@ inline const std::vector<SoftmaxRow> softmax_rows = {
 #include "softmax_cases.inc"
 };
 
+// A row with `lse` is each of its cases without and with the log-sum-exp, which other kernels may take.
 inline std::vector<SoftmaxCase> cases_of(const SoftmaxRow& row) {
   std::vector<SoftmaxCase> cases;
   for (const flowk_dtype dtype : row.dtypes)
@@ -56,8 +57,11 @@ inline std::vector<SoftmaxCase> cases_of(const SoftmaxRow& row) {
       shape.insert(shape.begin(), 4 - shape.size(), 1);
       for (const int64_t lead : row.leads)
         for (const std::string& direction : row.directions)
-          cases.push_back({row, dtype, shape[0], shape[1], shape[2], shape[3], lead, direction == "backward",
-                           row.lengths == "right"});
+          for (int lse = 0; lse <= static_cast<int>(row.lse); ++lse) {
+            cases.push_back({row, dtype, shape[0], shape[1], shape[2], shape[3], lead, direction == "backward",
+                             row.lengths == "right"});
+            cases.back().lse = lse == 1;
+          }
     }
   return cases;
 }

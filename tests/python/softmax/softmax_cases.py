@@ -81,11 +81,16 @@ class TableCase(NamedTuple):
 
 
 def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
+    """A row with `lse` is each of its cases without and with the log-sum-exp, which other kernels may take."""
     products = itertools.product(
-        row["dtypes"], row["shapes"], row.get("leads", [0]), row.get("directions", ["forward"])
+        row["dtypes"],
+        row["shapes"],
+        row.get("leads", [0]),
+        row.get("directions", ["forward"]),
+        (False, True) if "lse" in row else (False,),
     )
     from_right = row.get("lengths") == "right"
-    for dtype, shape, lead, direction in products:
+    for dtype, shape, lead, direction, lse in products:
         *_, heads, _, _ = (1, 1, *shape)
         case = SoftmaxCase(
             tuple(shape),
@@ -101,7 +106,7 @@ def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
             scale=row.get("scale", 1.0),
             out_dtype=row.get("out_dtype"),
             log=row.get("log", False),
-            lse=row.get("lse", False),
+            lse=lse,
             strided=row.get("strided", False),
             values="special" if "special" in row else "normal",
             x_lead=lead,
