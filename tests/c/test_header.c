@@ -306,7 +306,7 @@ static void explain_writes_the_plan_and_cuts_it_to_the_buffer(void) {
   }
   CHECK(status == FLOWK_STATUS_SUCCESS);
   const size_t length = strlen(whole);
-  CHECK(length > 40 && length < sizeof whole - 1 && strstr(whole, "blocks of") != NULL);
+  CHECK(length > 40 && length < sizeof whole - 1 && strstr(whole, " threads, ") != NULL);
   for (size_t text_bytes = 0; text_bytes <= length + 1; ++text_bytes) {
     memset(cut, '#', sizeof cut);
     CHECK(flowk_permute_explain(c.src, NULL, c.dst, NULL, c.rank, c.shape, c.axes, c.dtype, cut, text_bytes) ==

@@ -24,7 +24,7 @@ struct ShapeLog {
   std::unordered_set<uint64_t> problems;  // hashes of their keys
 };
 
-std::mutex guard;
+std::mutex log_guard;
 ShapeLog shape_log;
 
 // Null if the variable is not set.
@@ -101,7 +101,7 @@ std::string line_of(const PermuteRequest& request) {
 Status open_shape_log() {
   const char* path = log_path();
   if (path == nullptr) return {};
-  const std::lock_guard lock(guard);
+  const std::lock_guard lock(log_guard);
   if (shape_log.file != nullptr) return {};
   shape_log.file = open_file(path, "a");
   if (shape_log.file == nullptr) return file_failure(variable, path, cannot_be_written);
@@ -115,7 +115,7 @@ Status log_shape(const PermuteRequest& request, const PlanKey& key) {
   // Complex numbers may lie at half of their size, where no array begins.
   if (reinterpret_cast<uintptr_t>(request.src) % static_cast<uint32_t>(request.element_bytes) != 0) return {};
   const std::string line = line_of(request);
-  const std::lock_guard lock(guard);
+  const std::lock_guard lock(log_guard);
   if (!shape_log.problems.insert(key.hash).second || !shape_log.lines.insert(line).second) return {};
   if (write_text(shape_log.file.get(), line + '\n')) return {};
   return file_failure(variable, log_path(), cannot_be_written);

@@ -12,7 +12,7 @@
 namespace flowk::softmax {
 namespace {
 
-SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t row_width) {
+SoftmaxKernelQuery query_of_width(const SoftmaxCall& call, int32_t row_width) {
   SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::strided_rows, 1);
   query.unit_columns = row_width;
   return query;
@@ -59,7 +59,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRow
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const StridedRows& mechanism) {
-  return find_kernel(query_of(call, mechanism.row_width));
+  return find_kernel(query_of_width(call, mechanism.row_width));
 }
 
 void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
