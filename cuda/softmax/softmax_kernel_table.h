@@ -244,7 +244,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.
-    table::in_registers_backward(up_to_32_bits, 4),
+    table::in_registers_backward(bits_16, 4),
     {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
     {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},
 };

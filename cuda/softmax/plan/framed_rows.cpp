@@ -68,8 +68,8 @@ SoftmaxConfig choose_framed_rows(const SoftmaxCall& call) {
   };
   for (int32_t lanes = framed_min_lanes; lanes < warp_lanes; lanes *= 2) take(lanes);
   for (int32_t lanes = warp_lanes; lanes <= framed_max_lanes; lanes += warp_lanes) take(lanes);
-  config.block_threads =
-      std::max(config.lanes_per_row, call.request.backward ? framed_threads : framed_softmax_threads);
+  const int32_t short_row_threads = call.request.backward ? framed_threads : framed_softmax_threads;
+  config.block_threads = config.lanes_per_row > warp_lanes ? config.lanes_per_row : short_row_threads;
   return config;
 }
 

@@ -86,7 +86,8 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .form = row.form,
                              .converts = row.converts,
                              .unit_columns = row.unit_columns,
-                             .lanes = row.lanes > 0 ? row.lanes : 8}) == i);
+                             .lanes = row.lanes > 0 ? row.lanes : 8,
+                             .row_values = row.row_values}) == i);
   }
 }
 
