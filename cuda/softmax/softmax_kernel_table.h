@@ -124,19 +124,8 @@ constexpr SoftmaxKernelRow framed(bool backward, int types, int min_vectors, int
       {SoftmaxKernel::framed_rows, backward, types, no_mask, min_vectors, max_vectors, framed_max_threads, blocks});
 }
 constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
-  return {SoftmaxKernel::rows_in_lanes,
-          false,
-          types,
-          no_mask,
-          min_vectors,
-          max_vectors,
-          128,
-          blocks,
-          SoftmaxForm::any,
-          false,
-          0,
-          lanes,
-          false};
+  return without_row_values({SoftmaxKernel::rows_in_lanes, false, types, no_mask, min_vectors, max_vectors, 128, blocks,
+                             SoftmaxForm::any, false, 0, lanes});
 }
 
 constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int max_threads = 256,

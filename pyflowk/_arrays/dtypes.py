@@ -202,3 +202,11 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     for dimension in range(len(shape) - 1, 0, -1):
         strides[dimension - 1] = strides[dimension] * max(shape[dimension], 1)
     return tuple(strides)
+
+
+def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...] | None, itemsize: int = 1) -> tuple[int, ...]:
+    """Strides of a new array whose dimensions have this order in memory; units as in contiguous_strides()."""
+    if order is None:
+        return contiguous_strides(shape, itemsize)
+    by_dimension = dict(zip(order, contiguous_strides(tuple(shape[d] for d in order), itemsize)))
+    return tuple(by_dimension[d] for d in range(len(shape)))

@@ -130,7 +130,8 @@ def _slices(seed: int, count: int) -> Iterator[Case]:
 
 
 def _widths(seed: int, count: int) -> Iterator[Case]:
-    """Rows of 64 MB together; and few rows of 16 MB and more each, whose bias leaves the L2 cache between two rows."""
+    """64 MB of rows of each number of columns, and few rows of 16 MB and more: the bias of such a row leaves the L2
+    cache before the next one."""
     for kind in ("f16", "f32"):
         shapes = [(64 * MB // BYTES[kind] // cols, cols) for cols in (*_widths_of(seed, count, 131072), 50257)]
         shapes += [(rows, 1 << 23) for rows in (2, 3, 5)]

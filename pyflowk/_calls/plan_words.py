@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._arrays.adapters.base import AnyAdapter
-from .._arrays.dtypes import contiguous_strides, dtype_like
+from .._arrays.dtypes import dtype_like, strides_in_order
 from .._arrays.registry import ARRAYS
 from .._elementwise.promotion import INTEGERS, integer_bounds, parameter_value
 from .._native import driver
@@ -200,8 +200,7 @@ def _maker(adapter: AnyAdapter, x: Any, buffer: Buffer, keep: list[Any]) -> tupl
     """What makes a new array: a function, its arguments (None: the first array) and options; or for the exchange API's
     allocator the address of its rank, shape and strides."""
     shape, dtype, order, _ = buffer
-    in_order = contiguous_strides(shape if order is None else tuple(shape[d] for d in order), 1)
-    strides = in_order if order is None else tuple(in_order[order.index(d)] for d in range(len(order)))
+    strides = strides_in_order(shape, order)
     maker = adapter.maker(x, shape, strides, dtype)
     if maker is not None:
         return (*maker, 0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._arguments import kind_of
 from .._arrays.adapters.base import Geometry, Signature
-from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, type_of_elements
+from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, strides_in_order, type_of_elements
 from .._calls.call_path import CallPath
 from .._native.abi import HOST_SCALAR, DType
 from .._native.c_types import Int64Pointer
@@ -24,7 +24,7 @@ from .._native.operations import OPERATIONS, UnaryOp
 from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, NUMBER_BYTES, OP, OUTPUT, TEMP, Arg, Buffer, Number, Program, Step
 from .._program import NUMBER as NUMBER_ARG
-from .layout import Placement, memory_order, place_operands, strides_in_order
+from .layout import Placement, memory_order, place_operands
 from .promotion import INTEGERS, number_as
 from .promotion import LARGEST_PARAMETER as LARGEST_PARAMETER
 from .resolution import COMPARISONS, PROMOTIONS, TO_BOOL, Op, resolve, takes_out, types_in_words

@@ -9,7 +9,7 @@ from ctypes import c_int64
 from typing import Any, NamedTuple
 
 from .._arrays.adapters.base import Signature
-from .._arrays.dtypes import contiguous_strides, element_strides
+from .._arrays.dtypes import contiguous_strides, element_strides, strides_in_order
 
 
 class Placement(NamedTuple):
@@ -70,14 +70,6 @@ def _outer_of(first: int, second: int, shape: tuple[int, ...], strides: Sequence
         if 0 not in steps and steps[0] != steps[1]:
             return first if steps[0] > steps[1] else second
     return None
-
-
-def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...] | None, itemsize: int = 1) -> tuple[int, ...]:
-    """Strides of a new array whose dimensions have this order in memory; units as in contiguous_strides()."""
-    if order is None:
-        return contiguous_strides(shape, itemsize)
-    by_dimension = dict(zip(order, contiguous_strides(tuple(shape[d] for d in order), itemsize)))
-    return tuple(by_dimension[d] for d in range(len(shape)))
 
 
 def broadcast_shape(shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
     coefficient_types,
-    contiguous_strides,
     dtype_like,
     dtype_name,
     element_strides,
@@ -22,6 +21,7 @@ from .._arrays.dtypes import (
     listed,
     named_type,
     softmax_results,
+    strides_in_order,
     type_of_elements,
     wrong_dtype,
 )
@@ -168,13 +168,7 @@ def arguments_of(
         setattr(struct, f"{OF_MASK[each]}_strides", address_of(over_x))
         if each != "mask":
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
-    if out is not None:
-        out_strides = element_strides(out[2], out[0], out[1], "out")
-    elif order is None:
-        out_strides = contiguous_strides(shape, 1)
-    else:
-        in_order = contiguous_strides(tuple(shape[d] for d in order), 1)
-        out_strides = tuple(in_order[order.index(d)] for d in range(len(shape)))
+    out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], "out")
     keep_alive.append(struct)
     return Arguments(
         strides=tuple(firsts),

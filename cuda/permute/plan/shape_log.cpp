@@ -51,7 +51,7 @@ const char* type_of_size(int32_t element_bytes) {
 }
 
 // " src=STRIDES+ELEMENTS": the strides of an array that is not contiguous, and how far the address of its first element
-// is from a multiple of 128 bytes. Nothing if both are as those of a new array.
+// is from a multiple of 128 bytes. The text is empty for a contiguous array at such a multiple.
 std::string place_of(const char* name, const void* pointer, int32_t element_bytes, int rank, const int64_t* extents,
                      const int64_t* strides) {
   int64_t contiguous[max_rank];

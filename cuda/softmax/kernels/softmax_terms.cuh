@@ -182,10 +182,10 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
 }
 
 // ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
-// masked columns add nothing to the row. A thread takes inputs into its Partial, which begins with what the row has
-// besides its columns on the row's `is_first` thread. merge() makes the row's RowPartial of
-// the partial results of threads, warps, blocks or slices. finish() makes of it what computes the results, and
-// leave() stores what the row has besides them.
+// masked columns add nothing to the row. begin() makes a thread's Partial; that of the row's `is_first` thread has the
+// gradient of the log-sum-exp. The thread takes its inputs into it. merge() makes the row's RowPartial of the partial
+// results of threads, warps, blocks or slices. finish() makes of it what computes the results. leave() stores the
+// log-sum-exp.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {
@@ -417,7 +417,7 @@ struct GradientTerms {
   static __device__ __forceinline__ void leave(const SoftmaxParams&, uint32_t, bool, const RowPartial<T>&) {}
 };
 
-// Terms of rows that have nothing but their results.
+// Terms of kernels that take no calls with a log-sum-exp.
 template <class Base>
 struct WithoutRowValues : Base {
   using Base::Base;

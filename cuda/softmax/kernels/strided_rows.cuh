@@ -86,7 +86,7 @@ struct StridedSoftmax {
     exponentiate(values, count, row.max);
   }
 
-  // Merges the partial results before `end` that are `pitch` apart, and those of `lanes` lanes.
+  // Merges the partial results from `parts` to `end`, which are `pitch` apart, then the results of `lanes` lanes.
   __device__ __forceinline__ Partial merge(const Partial* parts, const Partial* end, int pitch, int lanes) const {
     Partial merged = empty();
     for (const Partial* part = parts; part < end; part += pitch) merged.max = larger_of(merged.max, part->max);

@@ -12,7 +12,8 @@ import pytest
 import pyflowk
 from pyflowk._arrays.adapters.protocol import PROTOCOL
 from pyflowk._arrays.device_array import DeviceArray
-from pyflowk._elementwise.layout import memory_order, strides_in_order
+from pyflowk._arrays.dtypes import strides_in_order
+from pyflowk._elementwise.layout import memory_order
 
 
 def in_order(arrays: Any, values: np.ndarray, order: tuple[int, ...]) -> Any:
