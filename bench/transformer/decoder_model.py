@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder of bytes. Attention and activation are PyTorch's or pyflowk's, or attention is PyTorch's SDPA.
+"""A decoder of bytes. Attention, activation and loss are PyTorch's or pyflowk's, or attention is PyTorch's SDPA.
 
 Everything else, the parameters and their initial values too, is the same, so that the variants can be compared.
 """
@@ -23,7 +23,7 @@ MAX_DISTANCE = 128
 @dataclass(frozen=True)
 class Config:
     """`attention`: "causal", or "biased": each head has its own dense mask, and a learned bias per distance that all
-    layers share."""
+    layers share. `vocabulary`: the columns of the logits; those past the bytes' own are never a target."""
 
     layers: int = 8
     width: int = 512
@@ -31,6 +31,7 @@ class Config:
     context: int = 1024
     activation: str = "gelu"
     attention: str = "causal"
+    vocabulary: int = NUM_BYTES
 
 
 class Operators(Protocol):
@@ -42,6 +43,7 @@ class Operators(Protocol):
     def merge_heads(self, x: Tensor) -> Tensor: ...
     def heads_first(self, bias: Tensor) -> Tensor: ...
     def activation(self, name: str, width: int) -> nn.Module: ...
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor: ...
 
 
 class TorchOperators:
@@ -66,6 +68,9 @@ class TorchOperators:
     def activation(self, name: str, width: int) -> nn.Module:
         return {"gelu": nn.GELU, "prelu": lambda: nn.PReLU(width)}[name]()
 
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets)
+
 
 class SdpaOperators(TorchOperators):
     """torch.nn.functional.scaled_dot_product_attention: PyTorch picks a fused kernel that can do the mask."""
@@ -78,7 +83,8 @@ class SdpaOperators(TorchOperators):
 
 
 class FlowkOperators:
-    """Explicit attention: one kernel for scale, bias, mask and softmax, one for q, k and v of all heads."""
+    """Explicit attention: one kernel for scale, bias, mask and softmax, one for q, k and v of all heads. The loss's
+    gradient is written over the logits."""
 
     def split_heads(self, qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
         return pyflowk.permute(qkv.unflatten(-1, (3, heads, -1)), (2, 0, 3, 1, 4)).unbind()
@@ -97,6 +103,9 @@ class FlowkOperators:
 
     def activation(self, name: str, width: int) -> nn.Module:
         return {"gelu": fnn.GELU, "prelu": lambda: fnn.PReLU(width)}[name]()
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return fnn.CrossEntropyLoss(in_place=True)(logits, targets)
 
 
 VARIANTS: dict[str, type[Operators]] = {"torch": TorchOperators, "flowk": FlowkOperators, "sdpa": SdpaOperators}
@@ -129,7 +138,7 @@ class Decoder(nn.Module):
         self.bytes = nn.Embedding(NUM_BYTES, config.width)
         self.positions = nn.Parameter(0.02 * torch.randn(config.context, config.width))
         self.blocks = nn.ModuleList(Block(config, self.operators) for _ in range(config.layers))
-        self.norm, self.head = nn.LayerNorm(config.width), nn.Linear(config.width, NUM_BYTES)
+        self.norm, self.head = nn.LayerNorm(config.width), nn.Linear(config.width, config.vocabulary)
         nn.init.normal_(self.bytes.weight, std=0.02)
         i = torch.arange(config.context)
         distance = i[:, None] - i
@@ -147,7 +156,7 @@ class Decoder(nn.Module):
         x = self.bytes(inputs) + self.positions
         for block in self.blocks:
             x = block(x, self.mask, bias)
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+        return self.operators.loss(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
 def head_masks(distance: Tensor, heads: int) -> Tensor:

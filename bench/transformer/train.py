@@ -4,6 +4,7 @@
     python bench/transformer/train.py                     on a GPU, in minutes; without one, the small model
     python bench/transformer/train.py --size small --device cpu --json run.json --plot run
     python bench/transformer/train.py --attention biased --activation prelu --dtype bfloat16
+    python bench/transformer/train.py --vocabulary 50257 --dtype bfloat16 --steps 30        the loss and its memory
 
 All variants start from the same parameters and see the same text. Prints per variant the last loss, milliseconds per
 step and memory; --json has losses, times and the profile of a step, of which plot_runs.py makes plots and a report.
@@ -26,7 +27,7 @@ from typing import Any
 
 import grammar_text
 import torch
-from decoder_model import VARIANTS, Config, Decoder
+from decoder_model import NUM_BYTES, VARIANTS, Config, Decoder
 from step_profile import profile_steps
 
 SIZES = {
@@ -146,11 +147,12 @@ def main() -> None:
     parser.add_argument("--variant", nargs="+", choices=[*VARIANTS, "torch compiled"], default=list(VARIANTS))
     parser.add_argument("--attention", choices=["causal", "biased"], default="causal")
     parser.add_argument("--activation", choices=["gelu", "prelu"], default="gelu")
+    parser.add_argument("--vocabulary", type=int, default=NUM_BYTES, help="columns of the logits")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", help="the plots' names start so; needs matplotlib")
     given = parser.parse_args()
     config, rows, num_steps = SIZES[given.size or ("default" if given.device == "cuda" else "small")]
-    config = replace(config, attention=given.attention, activation=given.activation)
+    config = replace(config, attention=given.attention, activation=given.activation, vocabulary=given.vocabulary)
     options = {"rows": rows, "num_steps": given.steps or num_steps, "device": given.device}
     result = {**machine(given.device), "transformers": [train_all(config, given.variant, given.dtype, **options)]}
     if given.json:

@@ -117,15 +117,25 @@ def _compile(machine: Any, work: Work) -> Replay:
 
 
 def _quack(machine: Any, work: Work) -> Replay:
-    softmax = import_module("quack.softmax")
-    columns = work.outs[0].shape[-1]
-    calls: dict[str, Callable[..., Any]] = {
-        "plain": lambda x: softmax.softmax(x.view(-1, columns)),
-        "backward": lambda dy, y: softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns)),
-    }
-    if work.op != "softmax" or work.kind not in calls:
+    if (function := _QUACK.get((work.op, work.kind))) is None:
         raise Unsuitable("has no such case")
-    return _torch_replay(machine, work, lambda torch: calls[work.kind])
+    softmax, loss = import_module("quack.softmax"), import_module("quack.cross_entropy")
+    return _torch_replay(machine, work, lambda torch: function(softmax, loss, work.operands[0][0].shape[-1]))
+
+
+# quack's function of a case, from its modules of softmax and of cross-entropy and the number of columns.
+_QUACK: dict[tuple[str, str], Callable[[Any, Any, int], Callable[..., Any]]] = {
+    ("softmax", "plain"): lambda softmax, _, columns: lambda x: softmax.softmax(x.view(-1, columns)),
+    ("softmax", "backward"): lambda softmax, _, columns: (
+        lambda dy, y: softmax.softmax_bwd(dy.view(-1, columns), y.view(-1, columns))
+    ),
+    ("cross_entropy", "forward"): lambda _, loss, columns: (
+        lambda x, targets: loss.cross_entropy_fwd(x, targets, return_lse=True)
+    ),
+    ("cross_entropy", "backward"): lambda _, loss, columns: (
+        lambda x, targets, lse, dloss: loss.cross_entropy_bwd(x, targets, dloss, lse)
+    ),
+}
 
 
 # ---- others, captured like flowk

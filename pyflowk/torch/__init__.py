@@ -187,7 +187,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
             raise TypeError(f"target is {target.dtype}: class probabilities are not taken, must be int32 or int64")
         logits = input.movedim(1, -1) if input.dim() > 2 else input
         if self.in_place and not (_gate.is_compiling() or _gate.is_watched()):
-            loss: Tensor = _InPlace.apply(logits, target, options)  # type: ignore[no-untyped-call]
+            loss: Tensor = _CrossEntropyInPlace.apply(logits, target, options)  # type: ignore[no-untyped-call]
         else:
             function = torch.ops.flowk.cross_entropy if input.is_meta else cross_entropy
             loss = function(logits, target, **options)[0]
@@ -197,7 +197,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         return total / (target != self.ignore_index).sum() if self.reduction == "mean" else total
 
 
-class _InPlace(torch.autograd.Function):
+class _CrossEntropyInPlace(torch.autograd.Function):
     """cross_entropy whose gradient is written over the logits."""
 
     @staticmethod

@@ -42,6 +42,10 @@ CASES = [
     ("softmax", "causal bf16 2x2x6x6", 2 * 4 * 21, 288),
     ("softmax", "bias f16 2x2x3x40", 1920, 960),
     ("softmax", "backward f32 7x100", 5600, 2800),
+    ("cross_entropy", "forward bf16 9x130", 2340, 0),
+    ("cross_entropy", "forward f32 3x5000", 60000, 0),
+    ("cross_entropy", "backward f16 9x131", 2358, 2358),
+    ("cross_entropy", "backward f32 5x77", 1540, 1540),
 ]
 
 

@@ -27,6 +27,7 @@ SMALL = Config(layers=2, width=32, heads=4, context=24)
 CONFIGS = {
     "causal": SMALL,
     "biased, prelu": Config(**{**vars(SMALL), "attention": "biased", "activation": "prelu"}),
+    "odd vocabulary": Config(**{**vars(SMALL), "vocabulary": 1001}),
 }
 
 
@@ -102,8 +103,10 @@ def test_every_operator_has_its_group() -> None:
         tokens = torch.zeros(1, SMALL.context + 1, dtype=torch.long)
         times = profile_steps(lambda: model(tokens).backward(), 1, torch.device("cpu"))["groups"]
         assert list(times) == list(GROUPS)
-        return {group for group in ("matmul", "softmax", "mask", "permute", "activation", "norm") if times[group]}
+        return {
+            group for group in ("matmul", "softmax", "mask", "permute", "activation", "norm", "loss") if times[group]
+        }
 
-    both = {"matmul", "softmax", "permute", "activation", "norm"}
+    both = {"matmul", "softmax", "permute", "activation", "norm", "loss"}
     assert groups("torch") == both | {"mask"}
     assert groups("flowk") >= both

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cross-entropy: the loss and the log-sum-exp of each row of logits, and the gradient of the logits from both.
+
+The bytes of a case are those of the logits, and of their gradient; what has one number per row does not count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._native.abi import CrossEntropyOptions
+from .measure import log_uniform
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of
+from .work import Work, by, is_roughly
+
+SETS = {
+    "vocabularies[:TYPES]": "32,000 to 256,000 columns, and each number plus 1",
+    "few[:TYPES]": "1 to 512 rows of a vocabulary",
+    "random[:SEED[:COUNT]]": "16 to 2^18 columns",
+}
+RESULT_SETS = {"vocabularies": "torch,compile"}
+VOCABULARIES = (32000, 50257, 128256, 151936, 202048, 256000)
+ELEMENTS = 1 << 27
+FEW = [(1, 128256), (16, 128256), (128, 50257), (512, 32000)]
+TYPES = ("bf16", "f16", "f32")
+KINDS = ("forward", "backward")
+SAMPLED_ROWS = 64
+Case = dict[str, Any]
+
+
+def random_cases(seed: int, count: int) -> list[Case]:
+    """2^23 to 2^27 elements."""
+    generator = random.Random(seed)
+    cases = []
+    for _ in range(count):
+        columns = log_uniform(generator, 16, 1 << 18)
+        rows = max(1, log_uniform(generator, 1 << 23, ELEMENTS) // columns)
+        cases.append({"kind": generator.choice(KINDS), "types": generator.choice(TYPES), "shape": (rows, columns)})
+    return cases
+
+
+def cases_of(name: str) -> list[Case]:
+    """Keyword arguments of CrossEntropyWork, by default in bf16 and f32; KeyError if there is no such set."""
+    name, *rest = name.split(":")
+    if name == "random":
+        seed, count = (rest + ["0", "30"][len(rest) :])[:2]
+        return random_cases(int(seed), int(count))
+    columns = [n + more for n in VOCABULARIES for more in (0, 1)]
+    shapes = {"vocabularies": [(ELEMENTS // n, n) for n in columns], "few": FEW}[name]
+    types = rest[0].split(",") if rest else ["bf16", "f32"]
+    return [{"kind": kind, "types": type_, "shape": shape} for type_ in types for kind in KINDS for shape in shapes]
+
+
+def case_of_words(words: list[str]) -> Case:
+    """`forward|backward TYPE ROWSxCOLUMNS`."""
+    kind, types, shape = words
+    checked_kinds(types, among=TYPES)
+    extents = extents_of(shape)
+    if kind not in KINDS or len(extents) != 2:
+        raise CaseError("a case of cross_entropy is forward|backward TYPE ROWSxCOLUMNS")
+    return {"kind": kind, "types": types, "shape": extents}
+
+
+class CrossEntropyWork(Work):
+    """Logits of shape (rows, columns), int64 targets. The gradient is that of the loss, with weights from outside."""
+
+    op = "cross_entropy"
+
+    def __init__(
+        self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
+    ) -> None:
+        self.kind, self.types, self.shape, self.shape_text = kind, types, tuple(shape), by(shape)
+        self.part, self.is_backward = f"{types} {kind}", kind == "backward"
+        self.function = "cross_entropy_backward" if self.is_backward else "cross_entropy"
+        rows, columns = self.shape
+        self.read_bytes = math.prod(shape) * BYTES[types]
+        self.written_bytes = self.read_bytes if self.is_backward else 0
+        super().__init__(machine, self.moved_bytes, num_sets)
+        self.lse: list[Tensor] = []
+        self._options = CrossEntropyOptions(ctypes.sizeof(CrossEntropyOptions), 1.0, 0.0, 0.0, 0.0, -100, 0, 0)
+        self._extents = (ctypes.c_int64 * 2)(rows, columns)
+        self.targets = np.random.default_rng(1).integers(0, columns, rows)
+        logits, targets = Tensor(machine, types, self.shape, "wide"), Tensor.of(machine, "i64", self.targets)
+        if self.is_backward:
+            forward = CrossEntropyWork(machine, "forward", types, shape, num_sets=1)
+            forward.run(0)
+            machine.synchronize()
+            lse = forward.lse[0]
+            lse.contents = "computed"
+            self.rotate(
+                [logits, targets, lse, Tensor(machine, "f32", [rows], "unit", 1)], Tensor(machine, types, shape)
+            )
+            return
+        self.lse = [Tensor(machine, "f32", [rows]) for _ in range(self.num_sets)]
+        num_bytes = ctypes.c_size_t()
+        query = machine.c.flowk_cross_entropy_workspace_bytes
+        self.check_status(query(2, self._extents, int(logits.code), ctypes.addressof(num_bytes)))
+        self._memory = Tensor(machine, "u8", [max(num_bytes.value, 16)])
+        self.workspace = self._memory.arguments()[0], num_bytes.value
+        self.rotate([logits, targets], Tensor(machine, "f32", [rows]))
+
+    def poison(self) -> None:
+        self.outs[0].poison(0xFF)  # NaN
+        if not self.is_backward:
+            self.lse[0].poison(0xFF)
+
+    def arguments_of(self, i: int) -> tuple[Any, ...]:
+        logits, targets, *others = (tensor.arguments() for tensor in self.operands[i])
+        first = (logits[0], None, logits[2], targets[0], targets[2])
+        out = self.outs[i].arguments()[0]
+        if self.is_backward:
+            lse, dloss = (one[0] for one in others)
+            mine: tuple[Any, ...] = (lse, None, dloss, None, None, out, None)
+        else:
+            mine = (out, self.lse[i].arguments()[0], None, None)
+        return *first, *mine, 2, self._extents, ctypes.addressof(self._options)
+
+    # ---- the check
+
+    def _rows(self) -> Array:
+        rows = self.shape[0]
+        return np.unique(np.linspace(0, rows - 1, min(rows, SAMPLED_ROWS)).astype(np.int64))
+
+    def _reference(self, rows: Array) -> tuple[Array, Array]:
+        """In float64: the log-sum-exp of rows, and their loss or the gradient of their logits."""
+        logits: Array = self.operands[0][0].known([rows[:, None], np.arange(self.shape[1])]).astype(np.float64)
+        largest = logits.max(-1)
+        lse = largest + np.log(np.exp(logits - largest[:, None]).sum(-1))
+        target = np.arange(len(rows)), self.targets[rows]
+        if not self.is_backward:
+            return lse, lse - logits[target]
+        gradient = np.exp(logits - lse[:, None])
+        gradient[target] -= 1
+        return lse, gradient * self.operands[0][3].known([rows]).astype(np.float64)[:, None]
+
+    def check(self) -> bool:
+        """Every element is written, and sampled rows have an error of float32's arithmetic and one rounding."""
+        rows = self._rows()
+        lse, expected = self._reference(rows)
+        fetched = self.outs[0].fetch().reshape(self.outs[0].shape)
+        bits = fetched.view(f"u{fetched.itemsize}")
+        is_written = not bool((bits == np.iinfo(bits.dtype).max).any())  # the poison is left nowhere
+        rounding = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 0.0}[self.types] if self.is_backward else 0.0
+        smallest = 2.0**-25 if self.types == "f16" and self.is_backward else 0.0
+        allowed = (rounding + 1e-5) * np.abs(expected) + smallest + 1e-5 * (not self.is_backward)
+        is_right = bool((np.abs(fetched[rows].astype(np.float64) - expected) <= allowed).all())
+        if not self.is_backward:
+            is_right &= bool((np.abs(self.lse[0].fetch()[rows].astype(np.float64) - lse) <= 1e-5 * (1 + lse)).all())
+        return is_written and is_right
+
+    def check_rival(self) -> bool:
+        rows = self._rows()
+        return is_roughly(self.outs[0].fetch().reshape(self.outs[0].shape)[rows], self._reference(rows)[1])
+
+    # ---- rivals
+
+    def formula(self, torch: Any) -> Callable[..., Any]:
+        if not self.is_backward:
+            loss = torch.nn.functional.cross_entropy
+            return lambda logits, targets: loss(logits, targets, reduction="none")
+
+        def gradient(logits: Any, targets: Any, lse: Any, dloss: Any) -> Any:
+            is_target = torch.arange(logits.shape[1], device=logits.device) == targets[:, None]
+            return ((torch.exp(logits.float() - lse[:, None]) - is_target.float()) * dloss[:, None]).to(logits.dtype)
+
+        return gradient
