@@ -46,14 +46,14 @@ def random_cases(seed: int, count: int) -> list[Case]:
 
 
 def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of CrossEntropyWork, by default in bf16 and f32; KeyError if there is no such set."""
+    """Keyword arguments of CrossEntropyWork, by default in bf16; KeyError if there is no such set."""
     name, *rest = name.split(":")
     if name == "random":
         seed, count = (rest + ["0", "30"][len(rest) :])[:2]
         return random_cases(int(seed), int(count))
     columns = [n + more for n in VOCABULARIES for more in (0, 1)]
     shapes = {"vocabularies": [(ELEMENTS // n, n) for n in columns], "few": FEW}[name]
-    types = rest[0].split(",") if rest else ["bf16", "f32"]
+    types = rest[0].split(",") if rest else ["bf16"]
     return [{"kind": kind, "types": type_, "shape": shape} for type_ in types for kind in KINDS for shape in shapes]
 
 

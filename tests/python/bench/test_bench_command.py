@@ -211,7 +211,7 @@ def test_sets_are_chosen_by_name_and_operator() -> None:
         ("elementwise", "anchors"): 12,
         ("prelu", "nchw"): 32,
         ("softmax", "plain"): 34,
-        ("cross_entropy", "vocabularies"): 48,
+        ("cross_entropy", "vocabularies"): 24,
     }
     assert chosen() == main
     assert {op for op, _ in chosen("--op", "prelu,softmax")} == {"prelu", "softmax"}
