@@ -17,13 +17,12 @@
 
 namespace flowk::cross_entropy {
 
-constexpr int slice_batch = 8;          // vectors per thread of loss_slices
+constexpr int slice_batch = 8;          // the most vectors per thread of loss_slices
 constexpr int max_slice_threads = 128;  // of loss_slices
-constexpr int gradient_batch = 4;       // vectors per thread of logits_gradient
+constexpr int gradient_batch = 4;       // the most vectors per thread of logits_gradient, and of rows in part of a warp
 constexpr int gradient_threads = 64;    // of logits_gradient
-constexpr int short_rows = 4;           // rows per block if a row takes one warp
-constexpr int max_gradient_threads = 32 * short_rows;
-constexpr int merge_threads = 256;  // of merge_partials
+constexpr int short_row_threads = 128;  // per block if a row takes a warp or part of one
+constexpr int merge_threads = 256;      // of merge_partials
 constexpr int partial_values = FLOWK_CROSS_ENTROPY_PARTIAL_VALUES;
 
 // One dimension of the rows, innermost first. Strides are in bytes.
@@ -64,6 +63,7 @@ struct Logits {
   bool negates = false;  // scale < 0
   LossForm form = LossForm::plain;
   bool needs_total = false;
+  bool is_packed = false;  // each row begins where the one before it ends
   LogitScale<float> scale32;
   LogitScale<double> scale64;
   LogitsRows rows;
@@ -93,9 +93,11 @@ struct RowResults {
 struct LossSlicesParams {
   Targets targets;
   int64_t num_rows = 0;
-  int32_t rows_per_block = 1;  // more only with one slice
-  Divider slices;              // per row
-  int32_t slice_vectors = 0;   // vectors of 16 bytes of a row, counted from its first column
+  int32_t rows_per_block = 1;      // more only with one slice
+  Divider threads_per_row;         // of a block; a power of 2 if less than a warp
+  int32_t vectors_per_thread = 0;  // of a slice
+  Divider slices;                  // per row
+  int32_t slice_vectors = 0;       // vectors of 16 bytes of a row, counted from its first column
   int32_t row_vectors = 0;
   void* partials = nullptr;  // (rows, slices, partial_values); not used with one slice
   RowResults results;        // of rows of one slice
@@ -119,8 +121,10 @@ struct MergePartialsParams {
 struct LogitsGradientParams {
   Targets targets;
   int64_t num_rows = 0;
-  int32_t rows_per_block = 1;  // more only with one chunk
-  Divider chunks;              // blocks per row
+  int32_t rows_per_block = 1;      // more only with one chunk
+  Divider threads_per_row;         // of a block; a power of 2 if less than a warp
+  int32_t vectors_per_thread = 0;  // of a chunk
+  Divider chunks;                  // blocks per row
   const void* lse = nullptr;
   const void* entropy = nullptr;
   const void* dloss = nullptr;

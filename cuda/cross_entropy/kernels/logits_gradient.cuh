@@ -65,12 +65,13 @@ struct RowGradient {
   }
 };
 
-// The gradient of a chunk of one row per block, in vectors of dlogits. Chunks begin with a line of dlogits: two blocks
-// that write to one sector take up to 1.3 times as long if dlogits is logits.
+// The gradient of a chunk of one row per block, in vectors of dlogits; short rows have a warp each, or a part of one.
+// Chunks begin with a line of dlogits: two blocks that write to one sector take up to 1.3 times as long if dlogits is
+// logits.
 //   dlogits[row, j] = dz[j] * the derivative of z[j]   as RowGradient says
 // logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits. The others are (rows).
 template <class T>
-__global__ void __launch_bounds__(max_gradient_threads, fitting_blocks(max_gradient_threads, 8))
+__global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_threads, 8))
     logits_gradient(const __grid_constant__ GridConstant<LogitsGradientParams> params) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
@@ -78,11 +79,12 @@ __global__ void __launch_bounds__(max_gradient_threads, fitting_blocks(max_gradi
   wait_on_dependent_grids();
   uint32_t row = blockIdx.x;
   const int chunk = static_cast<int>(take_index(&row, params.chunks));
-  int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  int thread = static_cast<int>(threadIdx.x);
+  const int num_threads = static_cast<int>(params.threads_per_row.divisor);
   if (params.rows_per_block > 1) {
-    row = row * short_rows + static_cast<uint32_t>(thread / warp_lanes);
-    thread %= warp_lanes;
-    num_threads = warp_lanes;
+    uint32_t row_in_block = threadIdx.x;
+    thread = static_cast<int>(take_index(&row_in_block, params.threads_per_row));
+    row = row * params.rows_per_block + row_in_block;
     if (row >= params.num_rows) return;
   }
   const Logits& logits = params.logits;
@@ -92,11 +94,14 @@ __global__ void __launch_bounds__(max_gradient_threads, fitting_blocks(max_gradi
     x += index * logits.rows.dims[d].logits_stride;
     out += index * logits.rows.dims[d].dlogits_stride;
   });
-  const int head = static_cast<int>(reinterpret_cast<uintptr_t>(out) % line_bytes / sizeof(T));
-  const int first = (chunk * gradient_batch * num_threads + thread) * W - head, step = num_threads * W;
+  const int first_bytes = num_threads < warp_lanes ? vector_bytes : line_bytes;
+  const int head = static_cast<int>(reinterpret_cast<uintptr_t>(out) % first_bytes / sizeof(T));
+  const int count = params.vectors_per_thread;
+  const int first = (chunk * count * num_threads + thread) * W - head, step = num_threads * W;
   const auto store = [&](bool is_whole, auto vector_at) {
 #pragma unroll
     for (int i = 0; i < gradient_batch; ++i) {
+      if (i >= count) break;
       const int column = first + i * step;
       const uint4 vector = vector_at(i);
       if (is_whole)
@@ -109,21 +114,18 @@ __global__ void __launch_bounds__(max_gradient_threads, fitting_blocks(max_gradi
   // The first half is loaded while the target is.
   constexpr int half = gradient_batch / 2;
   uint4 loaded[gradient_batch];
-  bool is_whole = load_batch<T, half>(logits, x, first, step, logits.columns, loaded);
+  const int first_count = count < half ? count : half;
+  bool is_whole = load_batch<T, half>(logits, x, first, step, logits.columns, first_count, loaded);
   if (target == params.targets.ignore_index) return store(false, [](int) { return uint4{0, 0, 0, 0}; });
   const RowGradient<A> gradient(params, row, target);
-  is_whole &= load_batch<T, half>(logits, x, first + half * step, step, logits.columns, loaded + half);
+  if (count > half)
+    is_whole &= load_batch<T, half>(logits, x, first + half * step, step, logits.columns, count - half, loaded + half);
   const LogitScale<A>& scale = scale_of<A>(logits);
-  const auto store_as = [&](auto form) {
+  with_form(logits.form, [&](auto form) {
     store(is_whole, [&](int i) {
       return gradient.template of_vector<T, decltype(form)::value>(scale, first + i * step, loaded[i]);
     });
-  };
-  switch (logits.form) {
-    case LossForm::plain: return store_as(std::integral_constant<LossForm, LossForm::plain>());
-    case LossForm::extended: return store_as(std::integral_constant<LossForm, LossForm::extended>());
-    case LossForm::capped: return store_as(std::integral_constant<LossForm, LossForm::capped>());
-  }
+  });
 }
 
 }  // namespace flowk::cross_entropy

@@ -9,11 +9,11 @@
 
 namespace flowk::cross_entropy {
 
-// The partial result of a thread's vectors, at columns first, first + step, ... before `end`; without the target.
-// `is_whole`: all of them exist.
-template <class T, LossForm kForm>
+// The partial result of a thread's `count` vectors, at columns first, first + step, ... before `end`; without the
+// target. `is_whole`: all of them exist.
+template <class T, LossForm kForm, int kBatch>
 __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logits, int first, int step, int end,
-                                                              bool is_whole, const uint4 (&loaded)[slice_batch]) {
+                                                              bool is_whole, int count, const uint4 (&loaded)[kBatch]) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
   constexpr bool is_capped = kForm == LossForm::capped;
@@ -21,7 +21,8 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   const LogitScale<A>& scale = scale_of<A>(logits);
   VectorMax<T> largest;
 #pragma unroll
-  for (int i = 0; i < slice_batch; ++i) largest.take(loaded[i]);
+  for (int i = 0; i < kBatch; ++i)
+    if (i < count) largest.take(loaded[i]);
   // The exponents are of z if it is capped, otherwise of the logits.
   const A max_exponent = is_capped ? capped_logit(scale, largest.largest()) : largest.largest();
   const A factor = is_capped ? exponent_per_natural<A> : scale.exponent;
@@ -29,7 +30,8 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   Partial<A> partial;
   partial.max = is_capped ? max_exponent : scale.scale * max_exponent;
 #pragma unroll
-  for (int i = 0; i < slice_batch; ++i) {
+  for (int i = 0; i < kBatch; ++i) {
+    if (i >= count) break;
     A x[W];
     widen_vector<T>(loaded[i], x);
     const int column = first + i * step;
@@ -80,7 +82,55 @@ __device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_pa
   return merge_over_lanes<kPlain>(partial, warp_lanes);
 }
 
-// The partial result of one slice of one row per block, and with one slice per row the row's results.
+// Adds z of the target's column, if it is one of [first, end), and stores the row's results, or the slice's partial
+// result.
+template <class T>
+__device__ __forceinline__ void store_partial(const LossSlicesParams& params, const unsigned char* x, uint32_t row,
+                                              int64_t target, int first, int end, Partial<ComputeType<T>> partial) {
+  const Logits& logits = params.logits;
+  const int64_t column = target - params.targets.vocab_start;
+  if (is_valid(params.targets, target) && column >= first && column < end && column < logits.columns) {
+    const ComputeType<T> logit = widen(reinterpret_cast<const T*>(x)[column]);
+    partial.target = scaled_logit(scale_of<ComputeType<T>>(logits), logits.negates ? -logit : logit);
+  }
+  if (params.slices.divisor == 1)
+    store_row(params.results, params.targets, target, row, partial);
+  else
+    partial.store(params.partials, static_cast<int64_t>(blockIdx.x) * partial_values);
+}
+
+// The results of the row that a lane has together with others of its warp, which have other rows.
+template <class T>
+__device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params) {
+  using A = ComputeType<T>;
+  constexpr int W = vector_width<T>;
+  const Logits& logits = params.logits;
+  const int lanes = static_cast<int>(params.threads_per_row.divisor);
+  uint32_t row_in_block = threadIdx.x;
+  const int lane = static_cast<int>(take_index(&row_in_block, params.threads_per_row));
+  const uint32_t row_of_lane = blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + row_in_block;
+  const bool exists = row_of_lane < params.num_rows;
+  const uint32_t row = exists ? row_of_lane : 0;
+  const int64_t target = load_target(params.targets, row);
+  const unsigned char* const x = row_of_logits(logits, row);
+  const int64_t readable = (logits.is_packed ? params.num_rows - row : int64_t{1}) * logits.columns;
+  const int first = lane * W, step = lanes * W, count = params.vectors_per_thread;
+  uint4 loaded[gradient_batch];
+  load_short_row<T, gradient_batch>(logits, x, readable, first, step, count, loaded);
+  with_form(logits.form, [&](auto form) {
+    constexpr LossForm kForm = decltype(form)::value;
+    const Partial<A> partial = merge_over_lanes<kForm == LossForm::plain>(
+        take_batch<T, kForm>(logits, first, step, logits.columns, false, count, loaded), lanes);
+    if (lane > 0 || !exists) return;
+    if (target == params.targets.ignore_index)
+      store_ignored<A>(params.results, row);
+    else
+      store_partial<T>(params, x, row, target, 0, logits.columns, partial);
+  });
+}
+
+// The partial result of one slice of one row per block, and with one slice per row the row's results. Short rows have a
+// warp each, or a part of one.
 //   partials[row, slice, :] = partial result over the slice's columns of logits[row, :]
 // logits (rows, columns), the last dimension contiguous; targets (rows); partials (rows, slices, partial_values).
 template <class T>
@@ -90,14 +140,14 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   constexpr int W = vector_width<T>;
   launch_dependent_grids();
   wait_on_dependent_grids();
+  if (params.threads_per_row.divisor < warp_lanes) return loss_of_short_row<T>(params);
   uint32_t row = blockIdx.x;
   const int slice = static_cast<int>(take_index(&row, params.slices));
-  const bool is_one = params.slices.divisor == 1;
-  int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  int thread = static_cast<int>(threadIdx.x);
+  const int num_threads = static_cast<int>(params.threads_per_row.divisor);
   if (params.rows_per_block > 1) {
-    row = row * short_rows + static_cast<uint32_t>(thread / warp_lanes);
+    row = row * params.rows_per_block + static_cast<uint32_t>(thread / warp_lanes);
     thread %= warp_lanes;
-    num_threads = warp_lanes;
     if (row >= params.num_rows) return;
   }
   const int64_t target = load_target(params.targets, row);
@@ -105,41 +155,24 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   const unsigned char* const x = row_of_logits(logits, row);
   const int first_vector = slice * params.slice_vectors, end_vector = first_vector + params.slice_vectors;
   const int end = (end_vector < params.row_vectors ? end_vector : params.row_vectors) * W;
-  const int first = (first_vector + thread) * W, step = num_threads * W;
+  const int first = (first_vector + thread) * W, step = num_threads * W, count = params.vectors_per_thread;
   // The first half is loaded while the target is.
   constexpr int half = slice_batch / 2;
+  const int first_count = count < half ? count : half;
   uint4 loaded[slice_batch];
-  bool is_whole = load_batch<T, half>(logits, x, first, step, end, loaded);
+  bool is_whole = load_batch<T, half>(logits, x, first, step, end, first_count, loaded);
   if (target == params.targets.ignore_index) {
-    if (is_one && thread == 0) store_ignored<A>(params.results, row);
+    if (params.slices.divisor == 1 && thread == 0) store_ignored<A>(params.results, row);
     return;
   }
-  is_whole &= load_batch<T, half>(logits, x, first + half * step, step, end, loaded + half);
-  Partial<A> partial;
-  switch (logits.form) {
-    case LossForm::plain:
-      partial = merge_over_row<true>(take_batch<T, LossForm::plain>(logits, first, step, end, is_whole, loaded),
-                                     num_threads / warp_lanes);
-      break;
-    case LossForm::extended:
-      partial = merge_over_row<false>(take_batch<T, LossForm::extended>(logits, first, step, end, is_whole, loaded),
-                                      num_threads / warp_lanes);
-      break;
-    case LossForm::capped:
-      partial = merge_over_row<false>(take_batch<T, LossForm::capped>(logits, first, step, end, is_whole, loaded),
-                                      num_threads / warp_lanes);
-      break;
-  }
-  if (thread > 0) return;
-  const int64_t column = target - params.targets.vocab_start;
-  if (is_valid(params.targets, target) && column >= first && column < end && column < logits.columns) {
-    const A logit = widen(reinterpret_cast<const T*>(x)[column]);
-    partial.target = scaled_logit(scale_of<A>(logits), logits.negates ? -logit : logit);
-  }
-  if (is_one)
-    store_row(params.results, params.targets, target, row, partial);
-  else
-    partial.store(params.partials, static_cast<int64_t>(blockIdx.x) * partial_values);
+  if (count > half)
+    is_whole &= load_batch<T, half>(logits, x, first + half * step, step, end, count - half, loaded + half);
+  with_form(logits.form, [&](auto form) {
+    constexpr LossForm kForm = decltype(form)::value;
+    const Partial<A> partial = merge_over_row<kForm == LossForm::plain>(
+        take_batch<T, kForm>(logits, first, step, end, is_whole, count, loaded), num_threads / warp_lanes);
+    if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
+  });
 }
 
 }  // namespace flowk::cross_entropy

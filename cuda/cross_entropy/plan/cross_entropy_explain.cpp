@@ -2,6 +2,7 @@
 // The plans of cross-entropy in words.
 #include "core/text_writer.h"
 #include "cross_entropy/cross_entropy.h"
+#include "flowk/detail/sizes.h"
 
 namespace flowk::cross_entropy {
 namespace {
@@ -26,9 +27,15 @@ void add_merge(const MergePartialsPlan& plan, TextWriter* out) {
 
 void explain_cross_entropy(const CrossEntropyPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
-  out.add("loss_slices: %u slice%s per row, of %d of its %d vectors of 16 bytes%s\n", plan.params.slices.divisor,
-          plural(plan.params.slices.divisor), plan.params.slice_vectors, plan.params.row_vectors,
-          text_of(plan.params.logits.form, forms));
+  const LossSlicesParams& params = plan.params;
+  const char* const form = text_of(params.logits.form, forms);
+  const int row_threads = static_cast<int>(params.threads_per_row.divisor);
+  if (row_threads < warp_lanes)
+    out.add("loss_slices: %d rows per warp, of %d vectors of 16 bytes%s\n", warp_lanes / row_threads,
+            params.row_vectors, form);
+  else
+    out.add("loss_slices: %u slice%s per row, of %d of its %d vectors of 16 bytes%s\n", params.slices.divisor,
+            plural(params.slices.divisor), params.slice_vectors, params.row_vectors, form);
   add_launch(plan.launch, &out);
   if (plan.merge.launch.num_blocks > 0) add_merge(plan.merge, &out);
 }
@@ -40,9 +47,13 @@ void explain_cross_entropy_merge(const MergePartialsPlan& plan, char* text, size
 
 void explain_cross_entropy_backward(const CrossEntropyBackwardPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
-  out.add("logits_gradient: %u block%s per row, up to %d vectors of 16 bytes per thread%s\n",
-          plan.params.chunks.divisor, plural(plan.params.chunks.divisor), gradient_batch,
-          text_of(plan.params.logits.form, forms));
+  const LogitsGradientParams& params = plan.params;
+  if (params.rows_per_block > 1)
+    out.add("logits_gradient: %d rows per block", params.rows_per_block);
+  else
+    out.add("logits_gradient: %u block%s per row", params.chunks.divisor, plural(params.chunks.divisor));
+  out.add(", up to %d vector%s of 16 bytes per thread%s\n", params.vectors_per_thread,
+          plural(params.vectors_per_thread), text_of(params.logits.form, forms));
   add_launch(plan.launch, &out);
 }
 

@@ -11,9 +11,19 @@
 namespace flowk::cross_entropy {
 namespace {
 
+// Rows of up to 16 lanes share a warp.
+constexpr int64_t max_short_vectors = warp_lanes / 2 * gradient_batch;
+
+// The lanes of a row in part of a warp: a power of 2.
+int32_t short_row_lanes(int64_t row_vectors) {
+  int32_t lanes = 1;
+  while (lanes * gradient_batch < row_vectors) lanes *= 2;
+  return lanes;
+}
+
 struct Cut {
   int64_t row_vectors, slices, slice_vectors;
-  int32_t num_threads;
+  int32_t threads_per_row, vectors_per_thread;
 };
 
 Cut cut_row(int64_t columns, flowk_dtype dtype) {
@@ -21,8 +31,12 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
   cut.row_vectors = ceil_div(columns * dtype_info(dtype).element_bytes, vector_bytes);
   cut.slices = ceil_div(cut.row_vectors, int64_t{max_slice_threads} * slice_batch);
   // The same number of vectors per thread, but in the last slice.
-  cut.slice_vectors = round_up(ceil_div(cut.row_vectors, cut.slices), slice_batch * warp_lanes);
-  cut.num_threads = static_cast<int32_t>(cut.slice_vectors / slice_batch);
+  const int64_t vectors = ceil_div(cut.row_vectors, cut.slices);
+  cut.threads_per_row = cut.row_vectors <= max_short_vectors
+                            ? short_row_lanes(cut.row_vectors)
+                            : static_cast<int32_t>(round_up(ceil_div(vectors, slice_batch), warp_lanes));
+  cut.vectors_per_thread = static_cast<int32_t>(ceil_div(vectors, cut.threads_per_row));
+  cut.slice_vectors = int64_t{cut.threads_per_row} * cut.vectors_per_thread;
   return cut;
 }
 
@@ -68,6 +82,7 @@ Logits make_logits(const CrossEntropyRequest& request, bool needs_all) {
   logits.form = options.softcap > 0 ? LossForm::capped : needs_all ? LossForm::extended : LossForm::plain;
   const IterationSpace& rows = request.rows;
   logits.rows.rank = rows.rank;
+  logits.is_packed = rows.rank == 1 && rows.strides[1][0] == request.columns;
   for (int d = 0; d < rows.rank; ++d) {
     const int from = rows.rank - 1 - d;
     logits.rows.dims[d] = {Divider(static_cast<uint32_t>(rows.extents[from])), rows.strides[1][from] * element_bytes,
@@ -110,12 +125,15 @@ void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device
   params.logits.needs_total = needs_total;
   LaunchConfig& launch = plan->launch;
   params.num_rows = request.num_rows;
-  params.rows_per_block = cut.slices == 1 && cut.num_threads == warp_lanes ? short_rows : 1;
-  launch.num_threads = cut.num_threads * params.rows_per_block;
+  params.threads_per_row = Divider(static_cast<uint32_t>(cut.threads_per_row));
+  params.vectors_per_thread = cut.vectors_per_thread;
+  params.rows_per_block =
+      cut.slices == 1 && cut.threads_per_row <= warp_lanes ? short_row_threads / cut.threads_per_row : 1;
+  launch.num_threads = cut.threads_per_row * params.rows_per_block;
   launch.num_blocks = ceil_div(request.num_rows, params.rows_per_block) * cut.slices;
-  const int64_t num_warps = cut.num_threads / warp_lanes;
+  const int64_t num_warps = cut.threads_per_row / warp_lanes;
   launch.shared_bytes =
-      num_warps == 1 ? 0 : static_cast<int32_t>(num_warps * (partial_values - 1) * value_bytes(request.dtype));
+      num_warps <= 1 ? 0 : static_cast<int32_t>(num_warps * (partial_values - 1) * value_bytes(request.dtype));
   launch.uses_pdl = device.runs_pdl();
   plan->merge = {};
   if (cut.slices == 1) return;
@@ -146,16 +164,24 @@ void plan_cross_entropy_backward(const CrossEntropyRequest& request, const Devic
   params.label_smoothing = request.options.label_smoothing;
   params.z_loss = request.options.z_loss;
   params.logits = make_logits(request, request.dentropy != nullptr);
-  // A row may start in the middle of a line of dlogits.
+  // A row may start in the middle of a vector of dlogits, or of a line.
   const int64_t element_bytes = dtype_info(request.dtype).element_bytes;
-  const int64_t row_bytes = request.columns * element_bytes + line_bytes - element_bytes;
-  const int64_t row_vectors = ceil_div(row_bytes, vector_bytes);
-  const bool is_short = row_vectors <= warp_lanes * gradient_batch;
-  const int64_t chunks = ceil_div(row_vectors, int64_t{gradient_threads} * gradient_batch);
+  const auto vectors_from = [&](int64_t first_bytes) {
+    return ceil_div(request.columns * element_bytes + first_bytes - element_bytes, vector_bytes);
+  };
+  int64_t row_vectors = vectors_from(vector_bytes);
+  int32_t row_threads = short_row_lanes(row_vectors);
+  if (row_vectors > max_short_vectors) {
+    row_vectors = vectors_from(line_bytes);
+    row_threads = row_vectors <= warp_lanes * gradient_batch ? warp_lanes : gradient_threads;
+  }
+  const int64_t chunks = ceil_div(row_vectors, int64_t{row_threads} * gradient_batch);
   params.num_rows = request.num_rows;
-  params.rows_per_block = is_short ? short_rows : 1;
+  params.threads_per_row = Divider(static_cast<uint32_t>(row_threads));
+  params.vectors_per_thread = chunks > 1 ? gradient_batch : static_cast<int32_t>(ceil_div(row_vectors, row_threads));
+  params.rows_per_block = row_threads <= warp_lanes ? short_row_threads / row_threads : 1;
   params.chunks = Divider(static_cast<uint32_t>(chunks));
-  plan->launch.num_threads = is_short ? warp_lanes * short_rows : gradient_threads;
+  plan->launch.num_threads = row_threads * params.rows_per_block;
   plan->launch.num_blocks = ceil_div(request.num_rows, params.rows_per_block) * chunks;
   plan->launch.uses_pdl = device.runs_pdl();
 }

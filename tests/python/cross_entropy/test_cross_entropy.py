@@ -23,8 +23,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "z_loss": {"z_loss": 1e-3},
     "all": {"scale": 1.25, "softcap": 8.0, "label_smoothing": 0.2, "z_loss": 0.01, "ignore_index": 3},
 }
-# One column, less than a vector, one warp, one slice, and one that is cut.
-COLUMNS = (1, 7, 1000, 8193, 20001)
+# One column, less than a vector, part of a warp, one warp, one slice, and one that is cut.
+COLUMNS = (1, 7, 100, 1000, 8193, 20001)
 
 
 def problem(rows: int, columns: int, dtype: Any, targets_dtype: Any = np.int64, seed: int = 0) -> tuple[Any, Any]:
