@@ -17,9 +17,10 @@
 
 namespace flowk::cross_entropy {
 
-constexpr int slice_batch = 8;          // the most vectors per thread of loss_slices
+constexpr int slice_batch = 8;          // vectors per thread of loss_slices
+constexpr int short_batch = 4;          // the most, if a row takes a warp or part of one
 constexpr int max_slice_threads = 128;  // of loss_slices
-constexpr int gradient_batch = 4;       // the most vectors per thread of logits_gradient, and of rows in part of a warp
+constexpr int gradient_batch = 4;       // vectors per thread of logits_gradient
 constexpr int gradient_threads = 64;    // of logits_gradient
 constexpr int short_row_threads = 128;  // per block if a row takes a warp or part of one
 constexpr int merge_threads = 256;      // of merge_partials
@@ -95,7 +96,7 @@ struct LossSlicesParams {
   int64_t num_rows = 0;
   int32_t rows_per_block = 1;      // more only with one slice
   Divider threads_per_row;         // of a block; a power of 2 if less than a warp
-  int32_t vectors_per_thread = 0;  // of a slice
+  int32_t vectors_per_thread = 0;  // slice_batch, or up to short_batch
   Divider slices;                  // per row
   int32_t slice_vectors = 0;       // vectors of 16 bytes of a row, counted from its first column
   int32_t row_vectors = 0;
@@ -121,10 +122,9 @@ struct MergePartialsParams {
 struct LogitsGradientParams {
   Targets targets;
   int64_t num_rows = 0;
-  int32_t rows_per_block = 1;      // more only with one chunk
-  Divider threads_per_row;         // of a block; a power of 2 if less than a warp
-  int32_t vectors_per_thread = 0;  // of a chunk
-  Divider chunks;                  // blocks per row
+  int32_t rows_per_block = 1;  // more only with one chunk
+  Divider threads_per_row;     // of a block; a power of 2 if less than a warp
+  Divider chunks;              // blocks per row
   const void* lse = nullptr;
   const void* entropy = nullptr;
   const void* dloss = nullptr;

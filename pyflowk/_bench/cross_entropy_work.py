@@ -148,10 +148,12 @@ class CrossEntropyWork(Work):
         is_written = not bool((bits == np.iinfo(bits.dtype).max).any())  # the poison is left nowhere
         rounding = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 0.0}[self.types] if self.is_backward else 0.0
         smallest = 2.0**-25 if self.types == "f16" and self.is_backward else 0.0
-        allowed = (rounding + 1e-5) * np.abs(expected) + smallest + 1e-5 * (not self.is_backward)
+        allowed = (rounding + 1e-5) * np.abs(expected) + smallest + (1e-6 if self.is_backward else 1e-5)
         is_right = bool((np.abs(fetched[rows].astype(np.float64) - expected) <= allowed).all())
         if not self.is_backward:
-            is_right &= bool((np.abs(self.lse[0].fetch()[rows].astype(np.float64) - lse) <= 1e-5 * (1 + lse)).all())
+            is_right &= bool(
+                (np.abs(self.lse[0].fetch()[rows].astype(np.float64) - lse) <= 1e-5 * (1 + np.abs(lse))).all()
+            )
         return is_written and is_right
 
     def check_rival(self) -> bool:

@@ -104,36 +104,33 @@ __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logi
   return address;
 }
 
-// Loads vectors at columns first, first + step, ... before `end`, of which there are `count`, at most kBatch; `first`
-// may be negative. Columns that do not exist are -infinity. All elements are negated if the scale is negative. Vectors
-// of a row that is not aligned to 16 bytes are put together from two, so that a thread has the same columns of every
-// row. Returns whether all vectors and their columns exist, which is so for most threads: their loads have no branches
-// between them.
+// Loads kBatch vectors, at columns first, first + step, ... before `end`; `first` may be negative. Columns that do not
+// exist are -infinity. All elements are negated if the scale is negative. Vectors of a row that is not aligned to 16
+// bytes are put together from two, so that a thread has the same columns of every row. `readable` elements are in
+// memory from the row's first one. Returns whether all vectors and their columns exist, which is so for most threads:
+// their loads have no branches between them.
 template <class T, int kBatch>
-__device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int first, int step, int end,
-                                           int count, uint4* loaded) {
+__device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int readable, int first,
+                                           int step, int end, uint4* loaded) {
   constexpr int W = vector_width<T>, size = static_cast<int>(sizeof(T));
   const unsigned char* const address = row + static_cast<int64_t>(first) * size;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
-  const int last = first + (count - 1) * step, num_read = shift == 0 ? W : 2 * W - shift / size;
-  const bool is_whole = first >= 0 && last < end && last + num_read <= logits.columns;
+  const int last = first + (kBatch - 1) * step, num_read = shift == 0 ? W : 2 * W - shift / size;
+  const bool is_whole = first >= 0 && last < end && last + num_read <= readable;
   if (is_whole) {
     const auto* const vectors = reinterpret_cast<const uint4*>(address - shift);
     const int vector_step = step / W;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i)
-      if (i < count) loaded[i] = vectors[i * vector_step];
+    for (int i = 0; i < kBatch; ++i) loaded[i] = vectors[i * vector_step];
     if (shift != 0) {
       constexpr int at_once = kBatch < 4 ? kBatch : 4;  // more take too many registers
 #pragma unroll
       for (int first_of = 0; first_of < kBatch; first_of += at_once) {
         uint4 next[at_once];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i)
-          if (first_of + i < count) next[i] = vectors[(first_of + i) * vector_step + 1];
+        for (int i = 0; i < at_once; ++i) next[i] = vectors[(first_of + i) * vector_step + 1];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i)
-          if (first_of + i < count) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
+        for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
       }
     }
   } else {
@@ -141,44 +138,15 @@ __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned 
     if (logits.negates) negate_vector<T>(&absent);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (i >= count) break;
       const int column = first + i * step;
-      loaded[i] = column < end ? load_elements<T, false>(row, column, logits.columns, shift, absent) : absent;
+      loaded[i] = column < end ? load_elements<T, false>(row, column, readable, shift, absent) : absent;
     }
   }
   if (logits.negates) {
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i)
-      if (i < count) negate_vector<T>(&loaded[i]);
+    for (int i = 0; i < kBatch; ++i) negate_vector<T>(&loaded[i]);
   }
   return is_whole;
-}
-
-// As load_batch(), of all `count` vectors of a lane that shares its warp with other rows. Almost every warp has the
-// ends of rows: they are loaded with the elements of the next row behind them, up to `readable` elements from the row's
-// first one.
-template <class T, int kBatch>
-__device__ __forceinline__ void load_short_row(const Logits& logits, const unsigned char* row, int64_t readable,
-                                               int first, int step, int count, uint4* loaded) {
-  constexpr int W = vector_width<T>;
-  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(row) % vector_bytes);
-  const ElementVector<T> absent = {negative_infinity_vector<T>()};
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    if (i >= count) break;
-    const int column = first + i * step;
-    ElementVector<T> vector = absent;
-    if (column < logits.columns) {
-      vector.whole = load_elements<T, false>(row, column, readable, shift);
-      if (logits.negates) negate_vector<T>(&vector.whole);
-    }
-    if (column + W > logits.columns) {
-#pragma unroll
-      for (int j = 0; j < W; ++j)
-        if (column + j >= logits.columns) vector.elements[j] = absent.elements[j];
-    }
-    loaded[i] = vector.whole;
-  }
 }
 
 // use(std::integral_constant<LossForm, form>())
@@ -284,7 +252,8 @@ __device__ __forceinline__ void store_row(const RowResults& results, const Targe
            label_smoothing * distance_to(partial.total / static_cast<A>(targets.vocab_size));
   if (z_loss > 0) loss += z_loss * lse * lse;
   if (!is_valid(targets, target)) loss = not_a_number<A>();
-  const A entropy = partial.sum == A{0} ? A{0} : log_sum - partial.weighted / partial.sum;
+  const bool has_entropy = results.entropy != nullptr && partial.sum != A{0};
+  const A entropy = has_entropy ? log_sum - partial.weighted / partial.sum : A{0};
   store_results(results, row, loss, lse, entropy);
 }
 

@@ -96,30 +96,25 @@ __global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_th
   });
   const int first_bytes = num_threads < warp_lanes ? vector_bytes : line_bytes;
   const int head = static_cast<int>(reinterpret_cast<uintptr_t>(out) % first_bytes / sizeof(T));
-  const int count = params.vectors_per_thread;
-  const int first = (chunk * count * num_threads + thread) * W - head, step = num_threads * W;
+  const int first = (chunk * gradient_batch * num_threads + thread) * W - head, step = num_threads * W;
   const auto store = [&](bool is_whole, auto vector_at) {
 #pragma unroll
     for (int i = 0; i < gradient_batch; ++i) {
-      if (i >= count) break;
       const int column = first + i * step;
-      const uint4 vector = vector_at(i);
       if (is_whole)
-        store_vector(reinterpret_cast<T*>(out) + column, vector);
+        store_vector(reinterpret_cast<T*>(out) + column, vector_at(i));
       else if (column < logits.columns)
-        store_elements<T, false>(out, column, logits.columns, vector);
+        store_elements<T, false>(out, column, logits.columns, vector_at(i));
     }
   };
   const int64_t target = load_target(params.targets, row);
   // The first half is loaded while the target is.
   constexpr int half = gradient_batch / 2;
   uint4 loaded[gradient_batch];
-  const int first_count = count < half ? count : half;
-  bool is_whole = load_batch<T, half>(logits, x, first, step, logits.columns, first_count, loaded);
+  bool is_whole = load_batch<T, half>(logits, x, logits.columns, first, step, logits.columns, loaded);
   if (target == params.targets.ignore_index) return store(false, [](int) { return uint4{0, 0, 0, 0}; });
   const RowGradient<A> gradient(params, row, target);
-  if (count > half)
-    is_whole &= load_batch<T, half>(logits, x, first + half * step, step, logits.columns, count - half, loaded + half);
+  is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, logits.columns, loaded + half);
   const LogitScale<A>& scale = scale_of<A>(logits);
   with_form(logits.form, [&](auto form) {
     store(is_whole, [&](int i) {

@@ -9,11 +9,11 @@
 
 namespace flowk::cross_entropy {
 
-// The partial result of a thread's `count` vectors, at columns first, first + step, ... before `end`; without the
-// target. `is_whole`: all of them exist.
+// The partial result of a thread's vectors, at columns first, first + step, ... before `end`; without the target.
+// `is_whole`: all of them exist.
 template <class T, LossForm kForm, int kBatch>
 __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logits, int first, int step, int end,
-                                                              bool is_whole, int count, const uint4 (&loaded)[kBatch]) {
+                                                              bool is_whole, const uint4 (&loaded)[kBatch]) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
   constexpr bool is_capped = kForm == LossForm::capped;
@@ -21,8 +21,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   const LogitScale<A>& scale = scale_of<A>(logits);
   VectorMax<T> largest;
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i)
-    if (i < count) largest.take(loaded[i]);
+  for (int i = 0; i < kBatch; ++i) largest.take(loaded[i]);
   // The exponents are of z if it is capped, otherwise of the logits.
   const A max_exponent = is_capped ? capped_logit(scale, largest.largest()) : largest.largest();
   const A factor = is_capped ? exponent_per_natural<A> : scale.exponent;
@@ -31,7 +30,6 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   partial.max = is_capped ? max_exponent : scale.scale * max_exponent;
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
-    if (i >= count) break;
     A x[W];
     widen_vector<T>(loaded[i], x);
     const int column = first + i * step;
@@ -99,8 +97,9 @@ __device__ __forceinline__ void store_partial(const LossSlicesParams& params, co
     partial.store(params.partials, static_cast<int64_t>(blockIdx.x) * partial_values);
 }
 
-// The results of the row that a lane has together with others of its warp, which have other rows.
-template <class T>
+// The results of a row that takes a warp or part of one, kBatch vectors per lane. The last ones may be loaded with
+// elements of the rows behind it.
+template <class T, int kBatch>
 __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
@@ -113,14 +112,23 @@ __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params
   const uint32_t row = exists ? row_of_lane : 0;
   const int64_t target = load_target(params.targets, row);
   const unsigned char* const x = row_of_logits(logits, row);
-  const int64_t readable = (logits.is_packed ? params.num_rows - row : int64_t{1}) * logits.columns;
-  const int first = lane * W, step = lanes * W, count = params.vectors_per_thread;
-  uint4 loaded[gradient_batch];
-  load_short_row<T, gradient_batch>(logits, x, readable, first, step, count, loaded);
+  const int first = lane * W, step = lanes * W, last = first + (kBatch - 1) * step;
+  const int64_t elements_behind = (logits.is_packed ? params.num_rows - row : int64_t{1}) * logits.columns;
+  constexpr int64_t enough = 1 << 20;
+  const int readable = static_cast<int>(elements_behind < enough ? elements_behind : enough);
+  uint4 loaded[kBatch];
+  load_batch<T, kBatch>(logits, x, readable, first, step, readable, loaded);
+  if (last + W > logits.columns) {
+    ElementVector<T> absent = {negative_infinity_vector<T>()}, vector = {loaded[kBatch - 1]};
+#pragma unroll
+    for (int j = 0; j < W; ++j)
+      if (last + j >= logits.columns) vector.elements[j] = absent.elements[j];
+    loaded[kBatch - 1] = vector.whole;
+  }
   with_form(logits.form, [&](auto form) {
     constexpr LossForm kForm = decltype(form)::value;
     const Partial<A> partial = merge_over_lanes<kForm == LossForm::plain>(
-        take_batch<T, kForm>(logits, first, step, logits.columns, false, count, loaded), lanes);
+        take_batch<T, kForm>(logits, first, step, logits.columns, false, loaded), lanes);
     if (lane > 0 || !exists) return;
     if (target == params.targets.ignore_index)
       store_ignored<A>(params.results, row);
@@ -129,8 +137,8 @@ __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params
   });
 }
 
-// The partial result of one slice of one row per block, and with one slice per row the row's results. Short rows have a
-// warp each, or a part of one.
+// The partial result of one slice of one row per block, and with one slice per row the row's results. Rows of one warp
+// share a block, shorter ones a warp.
 //   partials[row, slice, :] = partial result over the slice's columns of logits[row, :]
 // logits (rows, columns), the last dimension contiguous; targets (rows); partials (rows, slices, partial_values).
 template <class T>
@@ -140,14 +148,21 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   constexpr int W = vector_width<T>;
   launch_dependent_grids();
   wait_on_dependent_grids();
-  if (params.threads_per_row.divisor < warp_lanes) return loss_of_short_row<T>(params);
+  static_assert(short_batch == 4);
+  switch (params.vectors_per_thread) {
+    case 1: return loss_of_short_row<T, 1>(params);
+    case 2: return loss_of_short_row<T, 2>(params);
+    case 3: return loss_of_short_row<T, 3>(params);
+    case 4: return loss_of_short_row<T, 4>(params);
+    default: break;  // slice_batch
+  }
   uint32_t row = blockIdx.x;
   const int slice = static_cast<int>(take_index(&row, params.slices));
-  int thread = static_cast<int>(threadIdx.x);
-  const int num_threads = static_cast<int>(params.threads_per_row.divisor);
+  int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
   if (params.rows_per_block > 1) {
     row = row * params.rows_per_block + static_cast<uint32_t>(thread / warp_lanes);
     thread %= warp_lanes;
+    num_threads = warp_lanes;
     if (row >= params.num_rows) return;
   }
   const int64_t target = load_target(params.targets, row);
@@ -155,22 +170,20 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   const unsigned char* const x = row_of_logits(logits, row);
   const int first_vector = slice * params.slice_vectors, end_vector = first_vector + params.slice_vectors;
   const int end = (end_vector < params.row_vectors ? end_vector : params.row_vectors) * W;
-  const int first = (first_vector + thread) * W, step = num_threads * W, count = params.vectors_per_thread;
+  const int first = (first_vector + thread) * W, step = num_threads * W;
   // The first half is loaded while the target is.
   constexpr int half = slice_batch / 2;
-  const int first_count = count < half ? count : half;
   uint4 loaded[slice_batch];
-  bool is_whole = load_batch<T, half>(logits, x, first, step, end, first_count, loaded);
+  bool is_whole = load_batch<T, half>(logits, x, logits.columns, first, step, end, loaded);
   if (target == params.targets.ignore_index) {
     if (params.slices.divisor == 1 && thread == 0) store_ignored<A>(params.results, row);
     return;
   }
-  if (count > half)
-    is_whole &= load_batch<T, half>(logits, x, first + half * step, step, end, count - half, loaded + half);
+  is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
   with_form(logits.form, [&](auto form) {
     constexpr LossForm kForm = decltype(form)::value;
     const Partial<A> partial = merge_over_row<kForm == LossForm::plain>(
-        take_batch<T, kForm>(logits, first, step, end, is_whole, count, loaded), num_threads / warp_lanes);
+        take_batch<T, kForm>(logits, first, step, end, is_whole, loaded), num_threads / warp_lanes);
     if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
   });
 }

@@ -52,8 +52,7 @@ void explain_cross_entropy_backward(const CrossEntropyBackwardPlan& plan, char* 
     out.add("logits_gradient: %d rows per block", params.rows_per_block);
   else
     out.add("logits_gradient: %u block%s per row", params.chunks.divisor, plural(params.chunks.divisor));
-  out.add(", up to %d vector%s of 16 bytes per thread%s\n", params.vectors_per_thread,
-          plural(params.vectors_per_thread), text_of(params.logits.form, forms));
+  out.add(", up to %d vectors of 16 bytes per thread%s\n", gradient_batch, text_of(params.logits.form, forms));
   add_launch(plan.launch, &out);
 }
 

@@ -11,13 +11,10 @@
 namespace flowk::cross_entropy {
 namespace {
 
-// Rows of up to 16 lanes share a warp.
-constexpr int64_t max_short_vectors = warp_lanes / 2 * gradient_batch;
-
-// The lanes of a row in part of a warp: a power of 2.
-int32_t short_row_lanes(int64_t row_vectors) {
+// The lanes of a row in a warp or a part of one, a power of 2, with up to `vectors` vectors each.
+int32_t lanes_of_short_row(int64_t row_vectors, int64_t vectors) {
   int32_t lanes = 1;
-  while (lanes * gradient_batch < row_vectors) lanes *= 2;
+  while (lanes * vectors < row_vectors) lanes *= 2;
   return lanes;
 }
 
@@ -30,12 +27,15 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
   Cut cut;
   cut.row_vectors = ceil_div(columns * dtype_info(dtype).element_bytes, vector_bytes);
   cut.slices = ceil_div(cut.row_vectors, int64_t{max_slice_threads} * slice_batch);
-  // The same number of vectors per thread, but in the last slice.
-  const int64_t vectors = ceil_div(cut.row_vectors, cut.slices);
-  cut.threads_per_row = cut.row_vectors <= max_short_vectors
-                            ? short_row_lanes(cut.row_vectors)
-                            : static_cast<int32_t>(round_up(ceil_div(vectors, slice_batch), warp_lanes));
-  cut.vectors_per_thread = static_cast<int32_t>(ceil_div(vectors, cut.threads_per_row));
+  if (cut.row_vectors <= warp_lanes * short_batch) {
+    cut.threads_per_row = lanes_of_short_row(cut.row_vectors, short_batch);
+    cut.vectors_per_thread = static_cast<int32_t>(ceil_div(cut.row_vectors, cut.threads_per_row));
+  } else {
+    // The same number of vectors per thread, but in the last slice.
+    const int64_t vectors = round_up(ceil_div(cut.row_vectors, cut.slices), slice_batch * warp_lanes);
+    cut.threads_per_row = static_cast<int32_t>(vectors / slice_batch);
+    cut.vectors_per_thread = slice_batch;
+  }
   cut.slice_vectors = int64_t{cut.threads_per_row} * cut.vectors_per_thread;
   return cut;
 }
@@ -170,15 +170,14 @@ void plan_cross_entropy_backward(const CrossEntropyRequest& request, const Devic
     return ceil_div(request.columns * element_bytes + first_bytes - element_bytes, vector_bytes);
   };
   int64_t row_vectors = vectors_from(vector_bytes);
-  int32_t row_threads = short_row_lanes(row_vectors);
-  if (row_vectors > max_short_vectors) {
+  int32_t row_threads = lanes_of_short_row(row_vectors, gradient_batch);
+  if (row_threads >= warp_lanes) {  // lines of dlogits are not divided
     row_vectors = vectors_from(line_bytes);
     row_threads = row_vectors <= warp_lanes * gradient_batch ? warp_lanes : gradient_threads;
   }
   const int64_t chunks = ceil_div(row_vectors, int64_t{row_threads} * gradient_batch);
   params.num_rows = request.num_rows;
   params.threads_per_row = Divider(static_cast<uint32_t>(row_threads));
-  params.vectors_per_thread = chunks > 1 ? gradient_batch : static_cast<int32_t>(ceil_div(row_vectors, row_threads));
   params.rows_per_block = row_threads <= warp_lanes ? short_row_threads / row_threads : 1;
   params.chunks = Divider(static_cast<uint32_t>(chunks));
   plan->launch.num_threads = row_threads * params.rows_per_block;

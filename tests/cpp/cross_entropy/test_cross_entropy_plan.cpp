@@ -27,7 +27,7 @@ TEST(slices_and_chunks_have_all_columns) {
       CHECK(slices * vectors >= params.row_vectors && (slices - 1) * vectors < params.row_vectors);
       CHECK(plan.launch.num_threads / params.rows_per_block == static_cast<int32_t>(params.threads_per_row.divisor));
       CHECK(int64_t{params.threads_per_row.divisor} * params.vectors_per_thread == vectors);
-      CHECK(params.vectors_per_thread <= (params.threads_per_row.divisor < 32 ? gradient_batch : slice_batch));
+      CHECK(params.vectors_per_thread <= short_batch || params.vectors_per_thread == slice_batch);
       CHECK(32 % params.threads_per_row.divisor == 0 || params.threads_per_row.divisor % 32 == 0);
       CHECK(plan.launch.num_threads <= max_slice_threads);
       CHECK(params.rows_per_block == 1 || slices == 1);
@@ -37,9 +37,8 @@ TEST(slices_and_chunks_have_all_columns) {
       plan_cross_entropy_backward(request, h200, &backward);
       const int64_t row_threads = backward.launch.num_threads / backward.params.rows_per_block;
       const int64_t first_bytes = row_threads < 32 ? 16 : 128;
-      CHECK(row_threads == backward.params.threads_per_row.divisor &&
-            backward.params.vectors_per_thread <= gradient_batch);
-      CHECK(backward.params.chunks.divisor * row_threads * backward.params.vectors_per_thread * width >=
+      CHECK(row_threads == backward.params.threads_per_row.divisor && backward.launch.num_threads <= short_row_threads);
+      CHECK(backward.params.chunks.divisor * row_threads * gradient_batch * width >=
             columns + first_bytes / (16 / width) - 1);
       CHECK(backward.params.rows_per_block == 1 || backward.params.chunks.divisor == 1);
     }
