@@ -61,6 +61,8 @@ TABLE = (
     Line("softmax with lengths", "softmax", ("lengths",)),
     Line("softmax gradient", "softmax", ("backward", "backward:bf16")),
     Line("softmax, 80 random cases: masks, types, 16 to 2^18 columns", "softmax", ("random:7:80",)),
+    Line("cross-entropy of vocabularies, bfloat16", "cross_entropy", ("vocabularies",), "forward"),
+    Line("cross-entropy gradient, bfloat16", "cross_entropy", ("vocabularies",), "backward"),
 )
 
 # README's table for users of PyTorch.
@@ -72,6 +74,7 @@ TASKS = (
     Line("softmax with a length per row", "softmax", ("lengths",)),
     Line("softmax without a mask", "softmax", ("plain",)),
     Line("the gradient of a softmax", "softmax", ("backward", "backward:bf16")),
+    Line("cross-entropy of a vocabulary", "cross_entropy", ("vocabularies",), "forward"),
     Line("PReLU", "prelu", ("nchw", "nhwc"), "forward"),
     Line("the gradients of PReLU", "prelu", ("nchw", "nhwc"), "backward"),
     Line("elementwise, a row or column broadcast", "elementwise", ("broadcast",)),

@@ -822,7 +822,7 @@ FLOWK_API flowk_status flowk_cross_entropy_workspace_bytes(int32_t rank, const i
  *   output. `workspace` is a multiple of 16 and has at least flowk_cross_entropy_workspace_bytes() bytes. It needs no
  *   initial value, its contents are undefined afterwards, and only one call at a time may use it. It may be NULL if
  *   that size is 0. `options` is host memory and is read before the function returns.
- * Cost: one read of the logits; of a row with target ignore_index, half of one at most.
+ * Cost: one read of the logits; of a row of more than 2 KB with target ignore_index, half of one at most.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, the last stride, a member of options, workspace_bytes),
  *   NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64); no z may overflow it.
