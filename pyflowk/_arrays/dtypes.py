@@ -131,7 +131,7 @@ def named_type(dtype: object, allowed: Sequence[DType] = NUMBER_TYPES) -> DType:
     return code
 
 
-# By type too: a DType is equal to its number, which names none.
+# The cache tells types apart too: a DType equals its number, and a number names no type.
 @cached(256)
 def _named_type(dtype: object) -> DType | None:
     if isinstance(dtype, DType):

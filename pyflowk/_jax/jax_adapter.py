@@ -16,7 +16,7 @@ from . import jax_names as names
 
 class JaxAdapter(ProtocolAdapter):
     def read_out(self, x: object, name: str, stream: int) -> Reading:
-        # No attribute of the array says so.
+        # A JAX array has no attribute that says it is read-only.
         raise ValueError(f"{name} is a JAX array, which is read-only, must be writable")
 
     def result(self, x: jax.Array, array: Any) -> jax.Array:

@@ -62,7 +62,8 @@ TEST(contiguous_operands_are_flat_whatever_their_rank) {
 TEST(one_misaligned_pointer_shifts_its_own_operand_only) {
   const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
   CHECK(x_odd.operand(0).access == aligned && linear(x_odd)->head == 8);
-  // What is cut from the accesses around a pack reaches past an operand's ends: those packs go to the edges.
+  // A shifted pack is cut from two aligned accesses, which would reach past an operand's ends: the first and the last packs
+  // are computed as edges, element by element.
   CHECK(linear(x_odd)->num_packs == (1 << 17) - 2 && linear(x_odd)->num_edges == 16);
   CHECK(x_odd.operand(1).access == shifted);
   CHECK(x_odd.operand(2).access == aligned);
@@ -228,7 +229,7 @@ TEST(a_transposed_operand_is_staged) {
 }
 
 TEST(kernels_that_are_not_compiled_are_replaced) {
-  // Rare packs are shorter.
+  // A type or an operation that is used rarely has packs of fewer elements.
   const auto pack_of = [](ElementwiseArity arity, int32_t op, flowk_dtype dtype, const std::vector<int64_t>& x) {
     std::vector<CaseOperand> operands(arity == ElementwiseArity::unary ? 2 : 3, CaseOperand{dtype});
     operands[1].strides = x;

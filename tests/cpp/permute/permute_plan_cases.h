@@ -108,7 +108,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {aligned_tile, {"a column is broadcast", 4, {kilo, 1000}, {0, 1}, 0, 0, {1, 0}, {}}},
       {general_tile, {"a matrix walked up in src and down in dst", 4, {1001, 999}, {1, 0}, 0, 0, {}, {-1001, 1}}},
 
-      // ---- bytes of which another dimension becomes last, and a side is not aligned
+      // ---- single bytes: another dimension becomes last, and src or dst is not aligned
       {byte_tile, {"odd extents", 1, {1001, 999}, {1, 0}}},
       {byte_tile, {"source not aligned", 1, {4096, 4096}, {1, 0}, 1, 0}},
       {byte_tile, {"destination not aligned", 1, {4096, 4096}, {1, 0}, 0, 1}},
