@@ -77,7 +77,8 @@ static bool read_cupy_memory(PyObject *array, int64_t *pointer, int64_t *ordinal
   return is_read;
 }
 
-// Reads only arrays that Numba allocated itself, because its cuMemFree() waits for pending work, and that have no stream.
+// Reads only arrays that Numba allocated itself, because its cuMemFree() waits for pending work, and that have no
+// stream.
 static bool read_numba_memory(PyObject *array, const ArrayType *type, int64_t *pointer, int64_t *ordinal) {
   int64_t stream;
   if (!integer_attribute(array, names.stream, &stream) || stream != 0) return false;

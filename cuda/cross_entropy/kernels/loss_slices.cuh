@@ -97,8 +97,8 @@ __device__ __forceinline__ void store_partial(const LossSlicesParams& params, co
     partial.store(params.partials, static_cast<int64_t>(blockIdx.x) * partial_values);
 }
 
-// The results of a row that takes a warp or part of one, kBatch vectors per lane. The vectors at the row's end are loaded
-// with elements of the next rows, if they are in memory, which are then replaced.
+// The results of a row that takes a warp or part of one, kBatch vectors per lane. The vectors at the row's end are
+// loaded with elements of the next rows, if they are in memory, which are then replaced.
 template <class T, int kBatch>
 __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params) {
   using A = ComputeType<T>;

@@ -62,8 +62,8 @@ TEST(contiguous_operands_are_flat_whatever_their_rank) {
 TEST(one_misaligned_pointer_shifts_its_own_operand_only) {
   const ElementwisePlan x_odd = plan_of(add(FLOWK_FLOAT16, {1 << 20}, {{}, {{}, {}, 1}, {}}));
   CHECK(x_odd.operand(0).access == aligned && linear(x_odd)->head == 8);
-  // A shifted pack is cut from two aligned accesses, which would reach past an operand's ends: the first and the last packs
-  // are computed as edges, element by element.
+  // A shifted pack is cut from two aligned accesses, which would reach past an operand's ends: the first and the last
+  // packs are computed as edges, element by element.
   CHECK(linear(x_odd)->num_packs == (1 << 17) - 2 && linear(x_odd)->num_edges == 16);
   CHECK(x_odd.operand(1).access == shifted);
   CHECK(x_odd.operand(2).access == aligned);
