@@ -80,6 +80,28 @@ __device__ __forceinline__ __half2 to_float16(float low, float high) {
 #endif
 }
 
+// x as an integer of 8 or 16 bits, or bool, by the rules of convert<To>(), in the low bits of a word.
+template <class To>
+__device__ __forceinline__ uint32_t to_bits(float x) {
+  if constexpr (std::is_same_v<To, bool>) return x != 0;
+#ifndef FLOWK_SIMT
+  // Clamps and makes NaN 0. The compiler would take a conversion to 32 bits and clamp that.
+  uint32_t bits;
+  if constexpr (std::is_same_v<To, uint8_t>) {
+    asm("cvt.rzi.u8.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+  } else if constexpr (std::is_same_v<To, int8_t>) {
+    asm("cvt.rzi.s8.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+  }
+#endif
+  // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
+  if constexpr (std::is_signed_v<To>)
+    return static_cast<uint32_t>(max(min(__float2int_rz(x), int32_t{largest_of<To>}), int32_t{smallest_of<To>}));
+  else
+    return min(__float2uint_rz(x), uint32_t{largest_of<To>});
+}
+
 // `x` as a To:
 //   float to float    rounded to the nearest, ties to even; past the largest value infinity, and in float8 the largest
 //                     finite value (NaN stays NaN)
@@ -128,13 +150,7 @@ __device__ __forceinline__ To convert(From x) {
     return result;
   } else if constexpr (is_float<From> && std::is_integral_v<To>) {
     const Wide value = widen(x);
-    // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
-    if constexpr (std::is_same_v<Wide, float> && sizeof(To) <= 2) {
-      if constexpr (std::is_signed_v<To>)
-        return static_cast<To>(max(min(__float2int_rz(value), int32_t{largest_of<To>}), int32_t{smallest_of<To>}));
-      else
-        return static_cast<To>(min(__float2uint_rz(value), uint32_t{largest_of<To>}));
-    }
+    if constexpr (std::is_same_v<Wide, float> && sizeof(To) <= 2) return static_cast<To>(to_bits<To>(value));
     // The upper bound is compared as the power of 2 above it, which every float type holds.
     constexpr Wide end = static_cast<Wide>(uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
     if (value >= end) return largest_of<To>;

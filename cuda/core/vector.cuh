@@ -36,6 +36,15 @@ struct PackType<16> {
 template <int Bytes>
 using Pack = typename PackType<Bytes>::type;
 
+// The same address, of which the compiler then knows that it is in global memory: one that was kept in shared memory may
+// be anywhere.
+__device__ __forceinline__ unsigned char* in_global_memory(unsigned char* address) {
+#ifndef FLOWK_SIMT
+  __builtin_assume(__isGlobal(address));
+#endif
+  return address;
+}
+
 // Stores a vector at `address`, a multiple of 16, with one instruction. The compiler would split some into four.
 __device__ __forceinline__ void store_vector(void* address, const uint4& vector) {
 #ifdef FLOWK_SIMT

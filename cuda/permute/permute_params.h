@@ -192,10 +192,11 @@ struct AlignedTileParams {
 struct GeneralTileParams {
   // Bits 4-6 of an offset in shared memory are XORed with three higher ones: (offset >> shift) & bits.
   int32_t swizzle_shift = 0;
-  int32_t swizzle_bits = 0;       // 0: no swizzle
-  int32_t dst_granule = 16;       // the bytes that a destination row's vectors are aligned to
-  int32_t halo_elements = 0;      // of a destination row
-  int32_t rows_offset_bytes = 0;  // of the table of destination rows in shared memory
+  int32_t swizzle_bits = 0;        // 0: no swizzle
+  int32_t dst_granule = 16;        // the bytes that a destination row's vectors are aligned to
+  bool dst_rows_have_ends = true;  // rows may fill vectors partly
+  int32_t halo_elements = 0;       // of a destination row
+  int32_t rows_offset_bytes = 0;   // of the table of destination rows in shared memory
   // Element e of the destination run stands at e * run_pitch, or as the table says.
   int32_t run_pitch = 0;
   Divider table_period;     // elements after which the table's offsets repeat

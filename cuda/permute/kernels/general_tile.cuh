@@ -46,9 +46,42 @@ __device__ __forceinline__ void store_element(const GeneralTileParams& params, c
   }
 }
 
+// Stores the vectors that a row fills only partly: the one that it starts in, and another that it ends in. A thread
+// takes one end of a row, the last threads first: they have the fewest whole vectors.
+template <bool kSwizzle, class Elements>
+__device__ __forceinline__ void store_partial_vectors(const GeneralTileParams& params, const TileOrigin& tile,
+                                                      const unsigned char* shared_tile, const Elements& elements,
+                                                      const DstRow* rows) {
+  const int32_t per_vector = dst_elements_of(elements, vector_bytes);
+  const int32_t last_start = tile.dst_element_end - per_vector;
+#pragma unroll 1
+  for (uint32_t item = blockDim.x - 1 - threadIdx.x; item < 2 * params.store.num_rows.divisor; item += blockDim.x) {
+    const DstRow row = read_dst_row(rows, item / 2);
+    const int32_t begin = max(tile.dst_element_begin, static_cast<int32_t>(row.element));
+    const bool is_tail = item % 2 != 0;
+    const int32_t from_granule = ((is_tail ? row.end : begin) - row.element) & -per_vector;
+    const int32_t element = row.element + from_granule;  // of the vector
+    const bool is_whole = is_tail ? element == row.end : element == begin && element + per_vector <= row.end;
+    if (row.end <= begin || is_whole || (is_tail && element <= begin)) continue;
+    const int32_t first = max(begin - element, 0), last = min(row.end - element, per_vector);
+    unsigned char* address = row.address + dst_bytes_of(elements, from_granule);
+    if (last_start >= tile.dst_element_begin) {
+      // The nearest elements inside the tile are gathered.
+      const int32_t start = min(max(element, tile.dst_element_begin), last_start);
+      store_vector_part(address, gather_vector<kSwizzle>(params, shared_tile, elements, start, row.column),
+                        element - start, first, last, elements);
+    } else {
+#pragma unroll 1
+      for (int32_t i = first; i < last; ++i)
+        store_element<kSwizzle>(params, shared_tile, elements, element + i, row.column,
+                                address + dst_bytes_of(elements, i));
+    }
+  }
+}
+
 // dst[r', e'] = src[r, c] for a tile of any runs, extents and alignment: an element's source row r and offset c in the
 // source run, its destination row r' and offset e' in the destination run. Each thread gathers the elements of a vector
-// of a destination row from shared memory; runs of less than a vector are stored element by element.
+// of a destination row from shared memory; vectors that a row fills only partly follow.
 template <class Elements, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     general_tile(const __grid_constant__ GridConstant<GeneralTileParams> params,
@@ -64,24 +97,16 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
   async_copy_wait();
   __syncthreads();
 
-  const int elements_per_vector = dst_elements_of(elements, vector_bytes);
-  const int32_t last_start = tile.dst_element_end - elements_per_vector;
+  const int32_t per_vector = dst_elements_of(elements, vector_bytes);
 #pragma unroll 1
   for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
-    if (cursor.dst_row >= tile.dst_row_end) continue;
-    const RowVector vector = locate_vector(tile, rows, cursor, elements_per_vector);
-    if (vector.first >= vector.last) continue;
-    if (last_start >= tile.dst_element_begin) {
-      const int32_t start = min(max(vector.element, tile.dst_element_begin), last_start);
-      store_row_vector(vector, start, elements,
-                       gather_vector<kSwizzle>(params, shared_tile, elements, start, vector.column));
-    } else {
-#pragma unroll 1
-      for (int32_t i = vector.first; i < vector.last; ++i)
-        store_element<kSwizzle>(params, shared_tile, elements, vector.element + i, vector.column,
-                                vector.address + dst_bytes_of(elements, i));
-    }
+    const DstRow row = read_dst_row(rows, cursor.dst_row);
+    const int32_t element = row.element + static_cast<int32_t>(cursor.vector) * per_vector;
+    if (element < tile.dst_element_begin || element + per_vector > row.end) continue;
+    *reinterpret_cast<uint4*>(row.address + cursor.vector * vector_bytes) =
+        gather_vector<kSwizzle>(params, shared_tile, elements, element, row.column);
   }
+  if (params.dst_rows_have_ends) store_partial_vectors<kSwizzle>(params, tile, shared_tile, elements, rows);
 }
 
 }  // namespace flowk::permute

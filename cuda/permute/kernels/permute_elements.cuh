@@ -109,8 +109,7 @@ struct Converted {
 #pragma unroll
       for (int i = 0; i < at_once; ++i) in[i] = static_cast<Pack<kSrcBytes>>(src[begin + i]);
       convert(in, out);
-#pragma unroll
-      for (int i = 0; i < at_once; ++i) vector.elements[begin + i] = out[i];
+      __builtin_memcpy(vector.words + begin * kDstBytes / 4, out, sizeof(out));  // by words: they are packed already
     }
     return vector;
   }

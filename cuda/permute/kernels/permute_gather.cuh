@@ -103,10 +103,10 @@ __device__ __forceinline__ void gather(const GeneralTileParams& params, const un
 // A destination row of the tile, from the granule that it starts in. A block keeps a table of its rows in shared
 // memory: splitting a row's index costs as much as storing a vector.
 struct alignas(vector_bytes) DstRow {
-  int64_t offset;   // of the granule from the tile's start in dst
-  int32_t column;   // in shared memory
-  int16_t element;  // of the run, at `address`: < 0 if the row starts inside its granule
-  uint16_t end;     // one past the last that is this tile's
+  unsigned char* address;  // of the granule
+  int32_t column;          // in shared memory
+  int16_t element;         // of the run, at `address`: < 0 if the row starts inside its granule
+  uint16_t end;            // one past the last that is this tile's; 0 if the row is outside the tensor
 };
 static_assert(sizeof(DstRow) == dst_row_bytes);
 
@@ -114,7 +114,7 @@ template <class Elements>
 __device__ __forceinline__ void make_dst_rows(const GeneralTileParams& params, const TileOrigin& tile, int32_t shift,
                                               const Elements& elements, DstRow* rows) {
 #pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < tile.dst_row_end; dst_row += tile_threads) {
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += tile_threads) {
     int64_t offset;
     int32_t column;
     locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);
@@ -126,55 +126,34 @@ __device__ __forceinline__ void make_dst_rows(const GeneralTileParams& params, c
     // With a halo the row goes on, in the next tile, from the granule that this one ends in.
     const int32_t after_span = into_granule(row + params.store.span_bytes, params.store.span_end_mask);
     const int32_t end = params.halo_elements + dst_elements_of(elements, params.store.span_bytes - after_span);
-    rows[dst_row] = {offset - before_row, column + shift,
+    rows[dst_row] = {row - before_row, column + shift,
                      static_cast<int16_t>(params.halo_elements - dst_elements_of(elements, before_row)),
-                     static_cast<uint16_t>(max(min(end, tile.dst_element_end), 0))};
+                     static_cast<uint16_t>(dst_row < tile.dst_row_end ? max(min(end, tile.dst_element_end), 0) : 0)};
   }
 }
 
-// A vector of a destination row, and which of its elements [first, last) are the tile's.
-struct RowVector {
-  unsigned char* address;
-  int32_t column;
-  int32_t element;  // of the run, at `address`
-  int32_t first;
-  int32_t last;
-};
-
-// The cursor's vector; first >= last if it lies outside. Rows are cut into vectors from their granule on, so every
-// vector inside a row is stored whole.
-__device__ __forceinline__ RowVector locate_vector(const TileOrigin& tile, const DstRow* rows,
-                                                   const StoreCursor& cursor, int elements_per_vector) {
-  const DstRow row = rows[cursor.dst_row];
-  const int32_t index = static_cast<int32_t>(cursor.vector);
-  RowVector vector;
-  vector.address = tile.dst + (row.offset + index * vector_bytes);
-  vector.column = row.column;
-  vector.element = row.element + index * elements_per_vector;
-  vector.first = max(tile.dst_element_begin - vector.element, 0);
-  vector.last = min(row.end - vector.element, elements_per_vector);
-  return vector;
+// The row, read at once.
+__device__ __forceinline__ DstRow read_dst_row(const DstRow* rows, uint32_t dst_row) {
+  const uint4 words = *reinterpret_cast<const uint4*>(rows + dst_row);
+  DstRow row;
+  __builtin_memcpy(&row, &words, sizeof(row));
+  row.address = in_global_memory(row.address);
+  return row;
 }
 
-// Stores a vector of the run's elements from `start` on. At the ends of a row `start` is not the vector's first
-// element: the nearest elements inside the tile were gathered.
+// Stores elements [first, last) of the vector at `address`, whose element 0 stands `num_before` elements after the
+// first that `whole` holds, or before it.
 template <class Elements>
-__device__ __forceinline__ void store_row_vector(const RowVector& vector, int32_t start, const Elements& elements,
-                                                 uint4 whole) {
-  if (start == vector.element && vector.last - vector.first == dst_elements_of(elements, vector_bytes)) {
-    *reinterpret_cast<uint4*>(vector.address) = whole;
-    return;
-  }
+__device__ __forceinline__ void store_vector_part(unsigned char* address, uint4 whole, int32_t num_before,
+                                                  int32_t first, int32_t last, const Elements& elements) {
   const uint4 zero = {0, 0, 0, 0};
-  const int32_t shift = dst_bytes_of(elements, vector.element - start);
+  const int32_t shift = dst_bytes_of(elements, num_before);
   if (shift > 0) whole = shift_vectors(whole, zero, shift);
   if (shift < 0) whole = shift_vectors(zero, whole, vector_bytes + shift);
-  if constexpr (has_sizes<Elements>) {
-    store_partial_vector<Elements::dst_bytes>(vector.address, {whole}, vector.first, vector.last);
-  } else {
-    store_partial_vector<1>(vector.address, {whole}, dst_bytes_of(elements, vector.first),
-                            dst_bytes_of(elements, vector.last));
-  }
+  if constexpr (has_sizes<Elements>)
+    store_partial_vector<Elements::dst_bytes>(address, {whole}, first, last);
+  else
+    store_partial_vector<1>(address, {whole}, dst_bytes_of(elements, first), dst_bytes_of(elements, last));
 }
 
 }  // namespace flowk::permute

@@ -283,6 +283,7 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   const bool has_halo = layout.tile.halo > 0, is_aligned = !has_halo && dst.alignment >= vector_bytes;
   params.dst_granule = is_aligned ? vector_bytes : !has_halo && dst.bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
   if (has_halo) params.store.span_end_mask = sector_bytes - 1;
+  params.dst_rows_have_ends = has_halo || !dst.fills_vectors;
   // Do rows end as far inside a granule as they start? With a halo they do if they are whole sectors.
   const bool fits_granules = is_aligned || (has_halo && dst.bytes % sector_bytes == 0);
   const int64_t vectors =
