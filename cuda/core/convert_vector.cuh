@@ -80,8 +80,8 @@ __device__ __forceinline__ float round_to_odd(double x) {
   return __uint_as_float(bits | 1);
 }
 
-// Elements as words: raw[i] is the low bits of bits(i). Elements of 1 and 2 bytes are packed by one instruction for two;
-// the compiler's own choice takes three.
+// Elements as words: raw[i] is the low bits of bits(i). Elements of 1 and 2 bytes are packed by one instruction for
+// two; the compiler's own choice takes three.
 template <int kBytes, int kN, class Bits>
 __device__ __forceinline__ void pack_elements(Pack<kBytes> (&raw)[kN], const Bits& bits) {
   if constexpr (kBytes == 1 && kN % 4 == 0) {
@@ -120,8 +120,8 @@ __device__ __forceinline__ void narrow_as(const Compute (&values)[kN], Pack<size
   } else if constexpr (is_float8<T> && kN % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; i += 4) {
-      const uint32_t word = __byte_perm(narrow_pair<T>(values[i], values[i + 1]),
-                                        narrow_pair<T>(values[i + 2], values[i + 3]), 0x5410);
+      const uint32_t word =
+          __byte_perm(narrow_pair<T>(values[i], values[i + 1]), narrow_pair<T>(values[i + 2], values[i + 3]), 0x5410);
       __builtin_memcpy(raw + i, &word, sizeof(word));
     }
   } else if constexpr (std::is_integral_v<T> && sizeof(T) <= 2 && std::is_same_v<Compute, float>) {

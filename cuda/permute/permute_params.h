@@ -62,16 +62,15 @@ struct TileRowDim {
 
 constexpr int max_tile_dims = 8;  // of a tile's rows, or of a run
 
-// Rows, bytes or elements of a tile inside the tensor: per_index * (indices of the cut dimension inside) >> shift.
+// Rows, bytes or elements of a tile inside the tensor: a constant, or some for each index of a cut dimension inside.
 struct TileCount {
-  enum Cut : int32_t { whole, of_src_cut, of_dst_cut };
-  int32_t per_index = 0;
-  Cut cut = whole;
-  int32_t shift = 0;  // log2 of the destination rows that one thread stores together
+  int32_t constant = 0;  // 0 if a dimension is cut
+  int32_t per_src_index = 0;
+  int32_t per_dst_index = 0;
   friend bool operator==(const TileCount&, const TileCount&) = default;
 
   FLOWK_HOST_DEVICE int32_t total(int32_t src_indices, int32_t dst_indices) const {
-    return per_index * (cut == whole ? 1 : cut == of_src_cut ? src_indices : dst_indices) >> shift;
+    return constant + per_src_index * src_indices + per_dst_index * dst_indices;
   }
 };
 
@@ -99,7 +98,8 @@ struct TileParams {
   TileCount src_run_bytes;
   TileCount src_rows;
   TileCount dst_run_elements;
-  TileCount dst_rows;  // or sets of rows, if one thread stores several together
+  TileCount dst_rows;
+  int32_t dst_row_shift = 0;  // log2 of the destination rows that one thread stores together
   int32_t src_row_rank = 0;
   int32_t dst_row_rank = 0;
   int32_t skipped_elements = 0;  // elements at the start of the halo that no row needs: not loaded

@@ -19,6 +19,7 @@ namespace flowk::permute {
 constexpr int unrolled_grid_rank = 4;
 constexpr int max_dims_per_thread = 2;  // of the grid
 constexpr int rows_in_flight = 4;       // source rows per iteration of a thread
+constexpr int vectors_in_flight = 4;    // of a source row, per iteration of a thread, if the row is wide
 
 // The addresses of a block's tile and its part inside the tensor.
 struct TileOrigin {
@@ -87,14 +88,12 @@ __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   tile.src_run_bytes = count(params.src_run_bytes);
   tile.src_row_end = static_cast<uint32_t>(count(params.src_rows));
   // Not loaded: the halo before the first tile of a row, and halo rows that no destination row needs.
-  const auto begin = [&](const TileCount& of) {
-    return of.cut == TileCount::of_dst_cut ? of.per_index * offsets.dst_index_begin : 0;
-  };
+  const auto begin = [&](const TileCount& of) { return of.per_dst_index * offsets.dst_index_begin; };
   tile.src_run_begin = begin(params.src_run_bytes);
   tile.src_row_begin = static_cast<uint32_t>(max(begin(params.src_rows), params.skipped_src_rows));
-  tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows));
+  tile.dst_row_end = static_cast<uint32_t>(count(params.dst_rows) >> params.dst_row_shift);
   tile.dst_element_end = count(params.dst_run_elements);
-  tile.dst_element_begin = max(params.dst_run_elements.per_index * offsets.dst_index_begin, params.skipped_elements);
+  tile.dst_element_begin = max(begin(params.dst_run_elements), params.skipped_elements);
   return tile;
 }
 
@@ -174,6 +173,18 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
     at = rounded_down(at);
     shared_offset = vector_offset(shift + shared_offset + column);
     constexpr int32_t step = kThreads * vector_bytes;
+    if (load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
+#pragma unroll 1
+      for (; in_row < tile.src_run_bytes; in_row += vectors_in_flight * step) {
+#pragma unroll
+        for (int i = 0; i < vectors_in_flight; ++i)
+          if (in_row + i * step < tile.src_run_bytes)
+            async_copy_vector(base + swizzle(shared_offset + i * step, src_row), at + i * step);
+        at += vectors_in_flight * step;
+        shared_offset += vectors_in_flight * step;
+      }
+      continue;
+    }
 #pragma unroll 1
     do {
       if (kAligned || in_row + vector_bytes > tile.src_run_begin) {

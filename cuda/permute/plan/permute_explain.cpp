@@ -38,9 +38,9 @@ void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes
     if (params.joined_run_bytes.divisor > 1)
       runs_per_row = tile.whole_count(tile.dst_rows) / static_cast<int32_t>(params.store.num_rows.divisor);
   const int32_t dst_run_elements =
-      tile.whole_count(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_index;
+      tile.whole_count(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_dst_index;
   const int32_t src_rows = tile.whole_count(tile.src_rows);
-  const int32_t dst_rows = (tile.whole_count(tile.dst_rows) << tile.dst_rows.shift) / runs_per_row;
+  const int32_t dst_rows = tile.whole_count(tile.dst_rows) / runs_per_row;
   writer->add("  tile: reads %d row%s of %d bytes, writes %d row%s of %d bytes", src_rows, plural(src_rows),
               tile.whole_count(tile.src_run_bytes), dst_rows, plural(dst_rows),
               dst_run_elements * dst_unit_bytes * runs_per_row);

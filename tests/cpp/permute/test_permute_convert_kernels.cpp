@@ -94,7 +94,7 @@ struct Reached {
       (planes->interleaves ? interleave : deinterleave) = true;
     if (const auto* tile = std::get_if<AlignedTile>(&plan.mechanism)) {
       aligned_tile = true;
-      joined_rows |= tile->params.tile.dst_rows.shift > 0;
+      joined_rows |= tile->params.tile.dst_row_shift > 0;
     }
     if (const auto* tile = std::get_if<GeneralTile>(&plan.mechanism)) {
       (tile->params.table.rank > 0 ? table_tile : even_tile) = true;

@@ -76,7 +76,7 @@ struct Reached {
     words_with_halo |= tile.halo > 0;
     words_joined |= params.run_join.divisor > 1 && !params.joins_src_cut;
     words_joined_along_cut |= params.joins_src_cut && tile.num_src_slices > 1;
-    const bool is_batched = params.has_outer && tile.src_rows.cut == TileCount::of_src_cut;
+    const bool is_batched = params.has_outer && tile.src_rows.per_src_index > 0;
     words_joined_outside |= params.has_outer && params.dst_outer_step < params.columns_pitch;
     words_batched |= params.has_outer && params.dst_outer_step >= params.columns_pitch;
     words_batch_cut |= is_batched && has_short_last_src(tile);
@@ -93,7 +93,7 @@ struct Reached {
     add_vectors(chosen.params.tile, chosen.params.store);
     unswizzled |= chosen.params.swizzle_bits == 0;
     (chosen.params.has_plain_rows ? plain : not_plain) = true;
-    joined_rows |= chosen.params.tile.dst_rows.shift > 0;
+    joined_rows |= chosen.params.tile.dst_row_shift > 0;
   }
   void add(const GeneralTile& chosen) {
     const GeneralTileParams& params = chosen.params;
@@ -105,7 +105,7 @@ struct Reached {
   }
   void add_vectors(const TileParams& tile, const TileStore& store) {
     halo |= tile.halo > 0;
-    shared_rows_cut |= tile.src_rows.cut == TileCount::of_src_cut;
+    shared_rows_cut |= tile.src_rows.per_src_index > 0;
     for (int d = 0; d < tile.grid_rank; ++d)
       one_dim_cuts_both |= tile.grid[d].src_slices == 1 && tile.grid[d].dst_slices == 1;
     short_last_src |= has_short_last_src(tile);

@@ -63,9 +63,12 @@ TileRowDim row_dim(int64_t extent, int64_t shared_step, int64_t stride) {
   return {Divider(static_cast<uint32_t>(extent)), static_cast<int32_t>(shared_step), stride};
 }
 
-TileCount count_of(int64_t total, int64_t slice, bool is_cut, TileCount::Cut cut) {
-  return is_cut ? TileCount{static_cast<int32_t>(total / slice), cut, 0}
-                : TileCount{static_cast<int32_t>(total), TileCount::whole, 0};
+enum class Cut { whole, of_src, of_dst };
+
+// `total` rows or bytes of a tile whose cut dimension has `slice` indices.
+TileCount count_of(int64_t total, Cut cut, int64_t slice) {
+  const auto count = static_cast<int32_t>(cut == Cut::whole ? total : total / slice);
+  return {cut == Cut::whole ? count : 0, cut == Cut::of_src ? count : 0, cut == Cut::of_dst ? count : 0};
 }
 
 // The source rows and destination rows, and their number in a tile at the tensor's edge.
@@ -79,17 +82,17 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, TileParam
   const int64_t num_rows = layout.src_rows.count / layout.dense_rows;
   const int num_merged = layout.dense_rows > 1 ? 1 : 0;  // dimensions of the source rows
   if (num_merged > 0 && layout.src_rows.dims[0] == tile.dst_cut) {
-    params->src_run_bytes = {static_cast<int32_t>(run_bytes), TileCount::of_dst_cut, 0};
-    params->src_rows = count_of(num_rows, 1, false, TileCount::whole);
+    params->src_run_bytes = count_of(run_bytes, Cut::of_dst, 1);
+    params->src_rows = count_of(num_rows, Cut::whole, 1);
   } else {
     params->src_run_bytes =
-        count_of(run_bytes * layout.dense_rows, src_slice, tile.src_cut >= 0 && !both, TileCount::of_src_cut);
-    params->src_rows = both ? count_of(num_rows, src_slice, true, TileCount::of_src_cut)
-                            : count_of(num_rows, dst_slice, tile.dst_cut >= 0 && !same, TileCount::of_dst_cut);
+        count_of(run_bytes * layout.dense_rows, tile.src_cut >= 0 && !both ? Cut::of_src : Cut::whole, src_slice);
+    params->src_rows = both ? count_of(num_rows, Cut::of_src, src_slice)
+                            : count_of(num_rows, tile.dst_cut >= 0 && !same ? Cut::of_dst : Cut::whole, dst_slice);
   }
-  params->dst_rows = count_of(layout.dst_rows.count, src_slice, tile.src_cut >= 0 && !same, TileCount::of_src_cut);
-  params->dst_run_elements = tile.dst_cut >= 0 ? TileCount{tile.dst.per_index, TileCount::of_dst_cut, 0}
-                                               : TileCount{tile.dst.elements, TileCount::whole, 0};
+  params->dst_rows = count_of(layout.dst_rows.count, tile.src_cut >= 0 && !same ? Cut::of_src : Cut::whole, src_slice);
+  params->dst_run_elements =
+      tile.dst_cut >= 0 ? count_of(tile.dst.per_index, Cut::of_dst, 1) : count_of(tile.dst.elements, Cut::whole, 1);
   params->src_row_rank = layout.src_rows.rank - num_merged;
   for (int i = num_merged; i < layout.src_rows.rank; ++i)
     params->src_row_dims[i - num_merged] =
@@ -183,7 +186,7 @@ void join_rows_of_words(int log2_rows, AlignedTileParams* params) {
   params->dst_row_step = innermost.stride;
   innermost = row_dim(innermost.divider.divisor >> log2_rows, int64_t{innermost.shared_step} << log2_rows,
                       innermost.stride * (int64_t{1} << log2_rows));
-  params->tile.dst_rows.shift = log2_rows;
+  params->tile.dst_row_shift = log2_rows;
   params->store.num_rows = Divider(params->store.num_rows.divisor >> log2_rows);
 }
 
