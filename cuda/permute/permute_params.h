@@ -158,6 +158,7 @@ struct TileStore {
 // bits, because a gather keeps two in one word: a tile and its table take less than 64 KB.
 using RunTableEntry = uint16_t;
 constexpr int64_t max_tile_span_bytes = 65536;
+constexpr uint32_t max_table_copies = 16 / sizeof(RunTableEntry);
 struct RunTableDim {
   Divider divider;
   int32_t shared_step = 0;
@@ -167,6 +168,9 @@ struct RunTable {
   int32_t rank = 0;  // 0: no table
   uint32_t num_entries = 0;
   int32_t offset_bytes = 0;  // in shared memory
+  // Copy c starts at entry c, so that each entry is aligned to a vector in one copy.
+  uint32_t num_copies = 1;
+  int32_t copy_bytes = 0;
   RunTableDim dims[max_tile_dims];
   friend bool operator==(const RunTable&, const RunTable&) = default;
 };

@@ -20,44 +20,37 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
 // up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
-// into.
+// into. What a copy writes before its start are unused bytes behind the copy before it.
 template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
-  RunTableEntry* entries = reinterpret_cast<RunTableEntry*>(shared_tile + table.offset_bytes);
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads)
-    entries[e] = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
+  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
+    const auto entry = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
+    unsigned char* at = shared_tile + (table.offset_bytes + e * static_cast<uint32_t>(sizeof(RunTableEntry)));
+#pragma unroll 1
+    for (uint32_t copy = 0; copy < table.num_copies; ++copy) {
+      *reinterpret_cast<RunTableEntry*>(at) = entry;
+      at += table.copy_bytes - static_cast<int32_t>(sizeof(RunTableEntry));
+    }
+  }
 }
 
-// Reads entries [e, e + kN) of the table, two per word. Neighbouring lanes read kN entries apart; single reads would
-// use only 32 / kN banks. So aligned packs are read, one more than the entries fill, and shifted.
+// Reads entries [e, e + kN) of the table, two per word, from the copy that has them in aligned packs. Neighbouring
+// lanes read kN entries apart; single reads would use only 32 / kN banks.
 template <int kN>
-__device__ __forceinline__ void read_table(const RunTableEntry* table, int32_t e, uint32_t (&pairs)[(kN + 1) / 2]) {
+__device__ __forceinline__ void read_table(const RunTable& table, const unsigned char* shared_tile, uint32_t e,
+                                           uint32_t (&pairs)[(kN + 1) / 2]) {
+  constexpr int entries_per_pack = kN < static_cast<int>(max_table_copies) ? kN : static_cast<int>(max_table_copies);
+  constexpr int pack_bytes = entries_per_pack * static_cast<int>(sizeof(RunTableEntry));
+  const uint32_t copy = e % entries_per_pack;
+  const unsigned char* from = shared_tile + (table.offset_bytes + static_cast<int32_t>(copy) * table.copy_bytes +
+                                             static_cast<int32_t>((e - copy) * sizeof(RunTableEntry)));
   if constexpr (kN == 1) {
-    pairs[0] = table[e];
+    pairs[0] = *reinterpret_cast<const RunTableEntry*>(from);
   } else {
-    constexpr int num_pairs = kN / 2;
-    constexpr int words_per_pack = kN >= 16 ? 4 : kN >= 8 ? 2 : 1;
-    constexpr int num_packs = num_pairs / words_per_pack + 1;
-    union {
-      Pack<4 * words_per_pack> packs[num_packs];
-      uint32_t words[num_packs * words_per_pack];
-    } read;
-    const auto from =
-        reinterpret_cast<const Pack<4 * words_per_pack>*>(table) + static_cast<uint32_t>(e) / (2 * words_per_pack);
 #pragma unroll
-    for (int i = 0; i < num_packs; ++i) read.packs[i] = from[i];
-    if constexpr (words_per_pack >= 4) {
-#pragma unroll
-      for (int i = 0; i < num_pairs + 2; ++i) read.words[i] = (e & 4) ? read.words[i + 2] : read.words[i];
-    }
-    if constexpr (words_per_pack >= 2) {
-#pragma unroll
-      for (int i = 0; i < num_pairs + 1; ++i) read.words[i] = (e & 2) ? read.words[i + 1] : read.words[i];
-    }
-    const uint32_t bits = (static_cast<uint32_t>(e) & 1) * 16;
-#pragma unroll
-    for (int i = 0; i < num_pairs; ++i) pairs[i] = __funnelshift_r(read.words[i], read.words[i + 1], bits);
+    for (int i = 0; i < kN / entries_per_pack; ++i)
+      pack::load<pack_bytes>(pairs + i * pack_bytes / 4, from + i * pack_bytes);
   }
 }
 
@@ -71,8 +64,7 @@ __device__ __forceinline__ void locate_elements(const GeneralTileParams& params,
     uint32_t period = static_cast<uint32_t>(first);
     const uint32_t in_period = take_index(&period, params.table_period);
     column += static_cast<int32_t>(period) * params.period_step;
-    read_table<kN>(reinterpret_cast<const RunTableEntry*>(shared_tile + params.table.offset_bytes),
-                   static_cast<int32_t>(in_period), pairs);
+    read_table<kN>(params.table, shared_tile, in_period, pairs);
 #pragma unroll
     for (int i = 0; i < num_pairs; ++i) pairs[i] += static_cast<uint32_t>(column) * both_halves;
   } else {

@@ -246,7 +246,6 @@ void set_table_dims(const TileSearch& search, const TileLayout& layout, RunTable
 // The offset of element e of the destination run: e * run_pitch if its dimensions step evenly, by a table otherwise.
 // The table has one period, an index of the outermost dimension; dimensions that step evenly count as one.
 void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t* shared_bytes) {
-  constexpr int64_t entries_per_vector = vector_bytes / sizeof(RunTableEntry);
   RunTable& table = params->table;
   params->run_pitch = table.dims[0].shared_step;
   if (table.rank == 1) {
@@ -260,11 +259,14 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
   params->table_period = Divider(period);
   params->period_step = table.dims[outermost].shared_step;
   table.rank = outermost + 1;
-  table.num_entries = period + static_cast<uint32_t>(vector_bytes / dst_unit_bytes - 1);
+  const auto per_vector = static_cast<uint32_t>(vector_bytes / dst_unit_bytes);
+  table.num_entries = period + per_vector - 1;
   table.offset_bytes = *shared_bytes;
-  // Read in aligned packs of up to a vector.
-  const int64_t entries = round_up(table.num_entries + entries_per_vector, entries_per_vector);
-  *shared_bytes += static_cast<int32_t>(static_cast<int64_t>(sizeof(RunTableEntry)) * entries);
+  // Between the copies are as many unused entries as a copy is ahead of the first.
+  table.num_copies = std::min(per_vector, max_table_copies);
+  table.copy_bytes = static_cast<int32_t>(
+      round_up(int64_t{sizeof(RunTableEntry)} * (table.num_entries + table.num_copies - 1), vector_bytes));
+  *shared_bytes += static_cast<int32_t>(table.num_copies) * table.copy_bytes;
 }
 
 // No warp of a block is without work: a tile that fewer threads move in one pass has fewer.
