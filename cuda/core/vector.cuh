@@ -56,6 +56,21 @@ __device__ __forceinline__ void store_vector(void* address, const uint4& vector)
 #endif
 }
 
+// Stores the low bytes of a word to shared memory at `address`, a multiple of kBytes.
+template <int kBytes>
+__device__ __forceinline__ void store_shared(SharedAddress address, uint32_t word) {
+#ifdef FLOWK_SIMT
+  *reinterpret_cast<Pack<kBytes>*>(address) = static_cast<Pack<kBytes>>(word);
+#else
+  if constexpr (kBytes == 1)
+    asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+  else if constexpr (kBytes == 2)
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+  else
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+#endif
+}
+
 // The vector at `address`, a multiple of 16. Bytes at `end` and after are not read and are zero.
 __device__ __forceinline__ uint4 load_vector_before(const unsigned char* address, const unsigned char* end) {
   if (end - address >= vector_bytes) return *reinterpret_cast<const uint4*>(address);

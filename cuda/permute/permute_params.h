@@ -84,7 +84,8 @@ struct TileParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
   const unsigned char* src_end = nullptr;  // one past the last byte of src's elements
-  int16_t grid_rank = 0;
+  int8_t grid_rank = 0;
+  int8_t dst_row_shift = 0;               // log2 of the destination rows that one thread stores together
   int16_t num_pairs = 1;                  // of src and dst
   int32_t tile_offsets_offset_bytes = 0;  // of the block's TileOffsets in shared memory
 
@@ -99,7 +100,6 @@ struct TileParams {
   TileCount src_rows;
   TileCount dst_run_elements;
   TileCount dst_rows;
-  int32_t dst_row_shift = 0;  // log2 of the destination rows that one thread stores together
   int32_t src_row_rank = 0;
   int32_t dst_row_rank = 0;
   int32_t skipped_elements = 0;  // elements at the start of the halo that no row needs: not loaded
@@ -158,19 +158,19 @@ struct TileStore {
 // bits, because a gather keeps two in one word: a tile and its table take less than 64 KB.
 using RunTableEntry = uint16_t;
 constexpr int64_t max_tile_span_bytes = 65536;
-constexpr uint32_t max_table_copies = 16 / sizeof(RunTableEntry);
+constexpr int64_t max_table_copies = 16 / int64_t{sizeof(RunTableEntry)};  // the entries in a vector
 struct RunTableDim {
   Divider divider;
   int32_t shared_step = 0;
   friend bool operator==(const RunTableDim&, const RunTableDim&) = default;
 };
 struct RunTable {
-  int32_t rank = 0;  // 0: no table
+  int8_t rank = 0;  // 0: no table
+  // Copy c starts at entry c, so that each entry is aligned to a vector in one copy.
+  uint8_t num_copies = 1;
+  uint16_t copy_bytes = 0;
   uint32_t num_entries = 0;
   int32_t offset_bytes = 0;  // in shared memory
-  // Copy c starts at entry c, so that each entry is aligned to a vector in one copy.
-  uint32_t num_copies = 1;
-  int32_t copy_bytes = 0;
   RunTableDim dims[max_tile_dims];
   friend bool operator==(const RunTable&, const RunTable&) = default;
 };
@@ -197,7 +197,7 @@ struct GeneralTileParams {
   // Bits 4-6 of an offset in shared memory are XORed with three higher ones: (offset >> shift) & bits.
   int32_t swizzle_shift = 0;
   int32_t swizzle_bits = 0;        // 0: no swizzle
-  int32_t dst_granule = 16;        // the bytes that a destination row's vectors are aligned to
+  uint16_t dst_granule = 16;       // the bytes that a destination row's vectors are aligned to
   bool dst_rows_have_ends = true;  // rows may fill vectors partly
   int32_t halo_elements = 0;       // of a destination row
   int32_t rows_offset_bytes = 0;   // of the table of destination rows in shared memory

@@ -14,8 +14,8 @@ enum class WordOrder { shifted, on_words, rotated };
 
 // Reads 4 words of a source row at `shared_offset`, `first` first.
 template <WordOrder kOrder>
-__device__ __forceinline__ void read_row(const unsigned char* shared_tile, uint32_t shared_offset, int first,
-                                         uint32_t (&words)[max_words_per_item]) {
+__device__ __forceinline__ void read_src_row(const unsigned char* shared_tile, uint32_t shared_offset, int first,
+                                             uint32_t (&words)[max_words_per_item]) {
   constexpr bool is_shifted = kOrder == WordOrder::shifted;
   const auto row = reinterpret_cast<const uint32_t*>(shared_tile + (is_shifted ? shared_offset & ~3u : shared_offset));
   uint32_t low = is_shifted ? row[0] : 0;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void read_items(const ByteTileParams& params, const T
       if (params.table.rank <= 1)
         offset = min(static_cast<uint32_t>(element + i), params.table.num_entries - 1) *
                  static_cast<uint32_t>(params.table.dims[0].shared_step);
-      read_row<kOrder>(shared_tile, offset + static_cast<uint32_t>(start), first, rows[i]);
+      read_src_row<kOrder>(shared_tile, offset + static_cast<uint32_t>(start), first, rows[i]);
     }
 #pragma unroll
     for (int j = 0; j < max_words_per_item; ++j) {
@@ -102,19 +102,18 @@ __device__ __forceinline__ void read_items(const ByteTileParams& params, const T
   }
 }
 
-// Stores the bytes of a word, kBytes at once, and none from `num_bytes` on.
+// Stores the bytes of a word to shared memory, kBytes at once, and none from `num_bytes` on.
 template <int kBytes>
-__device__ __forceinline__ void store_word(unsigned char* at, uint32_t word, int32_t num_bytes) {
+__device__ __forceinline__ void store_word(SharedAddress at, uint32_t word, int32_t num_bytes) {
 #pragma unroll
   for (int i = 0; i < 4; i += kBytes)
-    if (kBytes == 4 || i < num_bytes)
-      *reinterpret_cast<Pack<kBytes>*>(at + i) = static_cast<Pack<kBytes>>(word >> 8 * i);
+    if (kBytes == 4 || i < num_bytes) store_shared<kBytes>(at + i, word >> 8 * i);
 }
 
 // Writes the items of a thread to columns.
 template <int kBytes>
 __device__ __forceinline__ void write_items(const ByteTileParams& params, const ColumnCount& count,
-                                            unsigned char* shared_columns,
+                                            SharedAddress shared_columns,
                                             const TransposedItem (&items)[max_items_per_thread]) {
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
@@ -128,7 +127,7 @@ __device__ __forceinline__ void write_items(const ByteTileParams& params, const 
       for (int j = 0; j < max_words_per_item; ++j) {
         if (j >= params.words_per_item) break;
         const int32_t in_item = columns_per_word * ((j + first) & 3);
-        unsigned char* at = shared_columns + (item.shared_offset + in_item * params.columns_pitch);
+        SharedAddress at = shared_columns + (item.shared_offset + in_item * params.columns_pitch);
 #pragma unroll
         for (int i = 0; i < columns_per_word; ++i, at += params.columns_pitch)
           if (may_write(item.column() + in_item + i))
@@ -157,7 +156,7 @@ struct JoinedRows {
 
 // A destination row of the tile: head bytes, whole aligned vectors of dst, tail bytes.
 struct alignas(vector_bytes) VectoredRow {
-  int64_t offset;          // of the first vector from the tile's start in dst
+  unsigned char* address;  // of the first vector
   uint16_t shared_offset;  // of the first vector, from the columns' start in shared memory
   uint16_t vectors;
   uint8_t head;
@@ -183,11 +182,11 @@ __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params,
     const int32_t begin = max(params.halo_bytes - before, tile.dst_element_begin);
     const int32_t end = min(params.halo_bytes + params.store.span_bytes - after, tile.dst_element_end);
     const int32_t bytes = dst_row < joined.rows ? max(end - begin, 0) * static_cast<int32_t>(joined.runs) : 0;
-    offset += begin - params.halo_bytes;
-    const uint32_t first = address + static_cast<uint32_t>(begin - params.halo_bytes);
+    unsigned char* start = tile.dst + (offset + (begin - params.halo_bytes));
+    const auto first = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(start));
     const int32_t head = min(static_cast<int32_t>((0 - first) % vector_bytes), bytes);
     rows[dst_row] = {
-        offset + head,
+        start + head,
         static_cast<uint16_t>(columns_shift + shared_offset + begin + head),
         static_cast<uint16_t>((bytes - head) / vector_bytes),
         static_cast<uint8_t>(head),
@@ -212,11 +211,11 @@ __device__ __forceinline__ void read_words(const unsigned char* shared_tile, int
 }
 
 // Stores a row's head or tail as a byte, a half word and up to three words.
-__device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail, unsigned char* dst,
+__device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail,
                                               const unsigned char* shared_columns) {
   const int32_t bytes = is_tail ? row.tail : row.head;
   const int32_t to_vector = is_tail ? row.vectors * vector_bytes : -vector_bytes;
-  unsigned char* vector = dst + (row.offset + to_vector);
+  unsigned char* vector = row.address + to_vector;
   const int32_t shared_offset = row.shared_offset + to_vector;
   const int32_t first = is_tail ? 0 : vector_bytes - bytes, last = is_tail ? bytes : vector_bytes;
   if (reinterpret_cast<uintptr_t>(vector) % vector_bytes != 0) {  // the row ends in the vector that it starts in
@@ -245,13 +244,13 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
 
 // Stores heads and tails, one per thread: fewer instructions than half a warp per end, one byte per thread.
 template <int kThreads>
-__device__ __forceinline__ void store_row_ends(const TileOrigin& tile, const JoinedRows& joined,
-                                               const VectoredRow* rows, const unsigned char* shared_columns) {
+__device__ __forceinline__ void store_row_ends(const JoinedRows& joined, const VectoredRow* rows,
+                                               const unsigned char* shared_columns) {
 #pragma unroll 1
   for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
-    const VectoredRow row = rows[item / 2];
+    const VectoredRow row = read_row(rows + item / 2);
     const bool is_tail = item % 2 != 0;
-    if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, tile.dst, shared_columns);
+    if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, shared_columns);
   }
 }
 
@@ -292,29 +291,29 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
   else
     read_items<WordOrder::rotated, kThreads>(params, tile, count, shared_tile, shift, items);
   __syncthreads();
+  const SharedAddress shared_columns = shared_address(shared_tile + columns_shift);
   if (params.store_bytes == 4)
-    write_items<4>(params, count, shared_tile + columns_shift, items);
+    write_items<4>(params, count, shared_columns, items);
   else if (params.store_bytes == 2)
-    write_items<2>(params, count, shared_tile + columns_shift, items);
+    write_items<2>(params, count, shared_columns, items);
   else
-    write_items<1>(params, count, shared_tile + columns_shift, items);
+    write_items<1>(params, count, shared_columns, items);
   __syncthreads();
 
 #pragma unroll 1
   for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
-    const VectoredRow row = rows[cursor.dst_row];
+    const VectoredRow row = read_row(rows + cursor.dst_row);
     const uint32_t vector = cursor.vector - row.skipped_vectors;
     if (vector >= row.vectors) continue;
-    const auto in_row = static_cast<int32_t>(vector * vector_bytes);
-    const int32_t shared_offset = row.shared_offset + in_row;
+    const int32_t shared_offset = row.shared_offset + static_cast<int32_t>(vector * vector_bytes);
     Vector<1> out;
     if (params.dst_rows_are_aligned)
       out.whole = *reinterpret_cast<const uint4*>(shared_tile + shared_offset);
     else
       read_words<4>(shared_tile, shared_offset, out.words);
-    *reinterpret_cast<uint4*>(tile.dst + (row.offset + in_row)) = out.whole;
+    *reinterpret_cast<uint4*>(row.address + vector * vector_bytes) = out.whole;
   }
-  if (params.dst_rows_have_ends) store_row_ends<kThreads>(tile, joined, rows, shared_tile);
+  if (params.dst_rows_have_ends) store_row_ends<kThreads>(joined, rows, shared_tile);
 }
 
 }  // namespace flowk::permute

@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_partial_vectors(const GeneralTileParams& p
   const int32_t last_start = tile.dst_element_end - per_vector;
 #pragma unroll 1
   for (uint32_t item = blockDim.x - 1 - threadIdx.x; item < 2 * params.store.num_rows.divisor; item += blockDim.x) {
-    const DstRow row = read_dst_row(rows, item / 2);
+    const DstRow row = read_row(rows + item / 2);
     const int32_t begin = max(tile.dst_element_begin, static_cast<int32_t>(row.element));
     const bool is_tail = item % 2 != 0;
     const int32_t from_granule = ((is_tail ? row.end : begin) - row.element) & -per_vector;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
   const int32_t per_vector = dst_elements_of(elements, vector_bytes);
 #pragma unroll 1
   for (StoreCursor cursor(params.store); !cursor.is_done(params.store); cursor.step(params.store)) {
-    const DstRow row = read_dst_row(rows, cursor.dst_row);
+    const DstRow row = read_row(rows + cursor.dst_row);
     const int32_t element = row.element + static_cast<int32_t>(cursor.vector) * per_vector;
     if (element < tile.dst_element_begin || element + per_vector > row.end) continue;
     *reinterpret_cast<uint4*>(row.address + cursor.vector * vector_bytes) =

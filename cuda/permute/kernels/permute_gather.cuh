@@ -30,7 +30,7 @@ __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_e
 #pragma unroll 1
     for (uint32_t copy = 0; copy < table.num_copies; ++copy) {
       *reinterpret_cast<RunTableEntry*>(at) = entry;
-      at += table.copy_bytes - static_cast<int32_t>(sizeof(RunTableEntry));
+      at += int32_t{table.copy_bytes} - static_cast<int32_t>(sizeof(RunTableEntry));
     }
   }
 }
@@ -124,10 +124,11 @@ __device__ __forceinline__ void make_dst_rows(const GeneralTileParams& params, c
   }
 }
 
-// The row, read at once.
-__device__ __forceinline__ DstRow read_dst_row(const DstRow* rows, uint32_t dst_row) {
-  const uint4 words = *reinterpret_cast<const uint4*>(rows + dst_row);
-  DstRow row;
+// Reads an entry of a table of destination rows at once.
+template <class Row>
+__device__ __forceinline__ Row read_row(const Row* at) {
+  const uint4 words = *reinterpret_cast<const uint4*>(at);
+  Row row;
   __builtin_memcpy(&row, &words, sizeof(row));
   row.address = in_global_memory(row.address);
   return row;

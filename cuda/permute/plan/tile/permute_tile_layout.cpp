@@ -186,7 +186,7 @@ void join_rows_of_words(int log2_rows, AlignedTileParams* params) {
   params->dst_row_step = innermost.stride;
   innermost = row_dim(innermost.divider.divisor >> log2_rows, int64_t{innermost.shared_step} << log2_rows,
                       innermost.stride * (int64_t{1} << log2_rows));
-  params->tile.dst_row_shift = log2_rows;
+  params->tile.dst_row_shift = static_cast<int8_t>(log2_rows);
   params->store.num_rows = Divider(params->store.num_rows.divisor >> log2_rows);
 }
 
@@ -232,7 +232,7 @@ bool steps_evenly(const RunTable& table, int i) {
 // The dimensions of the destination run, or one if they step evenly.
 void set_table_dims(const TileSearch& search, const TileLayout& layout, RunTable* table) {
   const Tile& tile = layout.tile;
-  table->rank = tile.dst.num_dims();
+  table->rank = static_cast<int8_t>(tile.dst.num_dims());
   bool is_even = true;
   for (int i = 0; i < table->rank; ++i) {
     const int dim = search.dst.dims[i], at = layout.src_rows.find(dim);
@@ -258,15 +258,17 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
   for (int i = 0; i < outermost; ++i) period *= table.dims[i].divider.divisor;
   params->table_period = Divider(period);
   params->period_step = table.dims[outermost].shared_step;
-  table.rank = outermost + 1;
-  const auto per_vector = static_cast<uint32_t>(vector_bytes / dst_unit_bytes);
-  table.num_entries = period + per_vector - 1;
+  table.rank = static_cast<int8_t>(outermost + 1);
+  const int64_t per_vector = vector_bytes / dst_unit_bytes;
+  table.num_entries = period + static_cast<uint32_t>(per_vector - 1);
   table.offset_bytes = *shared_bytes;
-  // Between the copies are as many unused entries as a copy is ahead of the first.
-  table.num_copies = std::min(per_vector, max_table_copies);
-  table.copy_bytes = static_cast<int32_t>(
-      round_up(int64_t{sizeof(RunTableEntry)} * (table.num_entries + table.num_copies - 1), vector_bytes));
-  *shared_bytes += static_cast<int32_t>(table.num_copies) * table.copy_bytes;
+  // Between the copies are as many unused entries as a copy is ahead of the first. Copies are an odd number of vectors
+  // apart: lanes that read different ones use different banks.
+  const int64_t copies = std::min(per_vector, max_table_copies);
+  const int64_t copy_bytes = round_up(int64_t{sizeof(RunTableEntry)} * (table.num_entries + copies - 1), vector_bytes);
+  table.num_copies = static_cast<uint8_t>(copies);
+  table.copy_bytes = static_cast<uint16_t>(copy_bytes | vector_bytes);
+  *shared_bytes += table.num_copies * table.copy_bytes;
 }
 
 // No warp of a block is without work: a tile that fewer threads move in one pass has fewer.
