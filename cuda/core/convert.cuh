@@ -83,20 +83,18 @@ __device__ __forceinline__ __half2 to_float16(float low, float high) {
 // x as an integer of 8 or 16 bits, or bool, by the rules of convert<To>(), in the low bits of a word.
 template <class To>
 __device__ __forceinline__ uint32_t to_bits(float x) {
-  if constexpr (std::is_same_v<To, bool>) return x != 0;
 #ifndef FLOWK_SIMT
-  // Clamps and makes NaN 0. The compiler would take a conversion to 32 bits and clamp that.
-  uint32_t bits;
   if constexpr (std::is_same_v<To, uint8_t>) {
+    // One instruction that clamps and makes NaN 0; the compiler would convert to 32 bits and clamp that.
+    uint32_t bits;
     asm("cvt.rzi.u8.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits;
-  } else if constexpr (std::is_same_v<To, int8_t>) {
-    asm("cvt.rzi.s8.f32 %0, %1;" : "=r"(bits) : "f"(x));
     return bits;
   }
 #endif
   // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
-  if constexpr (std::is_signed_v<To>)
+  if constexpr (std::is_same_v<To, bool>)
+    return x != 0;
+  else if constexpr (std::is_signed_v<To>)
     return static_cast<uint32_t>(max(min(__float2int_rz(x), int32_t{largest_of<To>}), int32_t{smallest_of<To>}));
   else
     return min(__float2uint_rz(x), uint32_t{largest_of<To>});

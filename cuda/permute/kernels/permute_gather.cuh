@@ -20,7 +20,7 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
 // up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
-// into. What a copy writes before its start are unused bytes behind the copy before it.
+// into. The entries that a copy does not have are written before its start, to unused bytes of the copy before it.
 template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
 #pragma unroll 1
@@ -134,8 +134,8 @@ __device__ __forceinline__ Row read_row(const Row* at) {
   return row;
 }
 
-// Stores elements [first, last) of the vector at `address`, whose element 0 stands `num_before` elements after the
-// first that `whole` holds, or before it.
+// Stores elements [first, last) of the vector at `address`. `whole` holds the elements from the one on that stands
+// `num_before` elements before the vector's first; < 0: after it.
 template <class Elements>
 __device__ __forceinline__ void store_vector_part(unsigned char* address, uint4 whole, int32_t num_before,
                                                   int32_t first, int32_t last, const Elements& elements) {

@@ -44,7 +44,7 @@ struct Reached {
   bool wide_copy = false, halo = false, swizzle = false, table = false, swizzled_table = false, periodic_table = false;
   bool unswizzled = false, shared_rows_cut = false, one_dim_cuts_both = false, short_last_src = false, plain = false,
        not_plain = false, short_last_dst = false;
-  bool several_passes = false, joined_rows = false;
+  bool several_passes = false, joined_rows = false, wide_rows = false, partial_vectors = false, whole_vectors = false;
   bool skewed = false, unskewed = false, words_by_table = false, words_with_halo = false, words_joined = false,
        words_rotated = false, words_in_large_blocks = false, words_without_ends = false, words_past_run = false,
        words_short_last_src = false, words_short_last_dst = false, words_joined_along_cut = false,
@@ -102,6 +102,8 @@ struct Reached {
     table |= params.table.rank > 0 && params.swizzle_bits == 0;
     swizzled_table |= params.table.rank > 0 && params.swizzle_bits != 0;
     periodic_table |= params.table.rank > 0 && params.period_step != 0;
+    wide_rows |= params.load.row_is_wide;
+    (params.dst_rows_have_ends ? partial_vectors : whole_vectors) = true;
   }
   void add_vectors(const TileParams& tile, const TileStore& store) {
     halo |= tile.halo > 0;
@@ -128,7 +130,7 @@ struct Reached {
     CHECK(unswizzled && shared_rows_cut && one_dim_cuts_both && short_last_src && short_last_dst);
     CHECK(plain && not_plain);
     CHECK(interleave && deinterleave);
-    CHECK(several_passes && joined_rows);
+    CHECK(several_passes && joined_rows && wide_rows && partial_vectors && whole_vectors);
     CHECK(skewed && unskewed && words_by_table && words_past_run);
     CHECK(words_short_last_src && words_short_last_dst);
     CHECK(words_joined && words_joined_along_cut);
