@@ -261,8 +261,8 @@ Status check_softmax(SoftmaxArguments* given, SoftmaxRequest* request, bool* is_
     put_columns(request, softmax_bias_or_y, y, in_bytes);
   }
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
-  FLOWK_RETURN_IF_ERROR(check_row_values(arguments, request));
-  return arguments.backward ? Status() : check_dense_and_bias(arguments, out, request);
+  if (!arguments.backward) FLOWK_RETURN_IF_ERROR(check_dense_and_bias(arguments, out, request));
+  return check_row_values(arguments, request);  // last: it compares with layouts that have been checked
 }
 
 flowk_status softmax(SoftmaxArguments arguments, const PlanUse& use) {

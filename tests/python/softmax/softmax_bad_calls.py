@@ -108,6 +108,9 @@ BAD_FORWARDS = {
     "lse overlaps y": Bad(OVERLAP, ("lse", "y"), {"mask": {"lse": Y + 44}}),
     "lse overlaps x": Bad(OVERLAP, ("lse", "x"), {"mask": {"lse": X - 8}}),
     "lse overlaps the mask": Bad(OVERLAP, ("lse", "dense"), {"mask": {"lse": LSE, "dense": LSE + 8}}),
+    "the mask's rows are not contiguous and reach lse": Bad(
+        INVALID, ("dense_strides[1]", "2"), {"mask": {"lse": LSE, "dense": LSE - 8, "dense_strides": [4, 2]}}
+    ),
     "lse overlaps the lengths": Bad(OVERLAP, ("lse", "lengths"), {"mask": {"lse": LSE, "lengths": LSE + 8}}),
     "lse overlaps the bias": Bad(OVERLAP, ("lse", "bias"), {"mask": {"lse": LSE, "bias": LSE - 40}}),
     "lse has too many rows": Bad(
