@@ -22,7 +22,7 @@ from torch import Tensor
 from .._calls.call_path import ASK_AUTOCAST, ASK_AUTOGRAD, ASK_WATCHERS, CallPath, path_of
 from .._native.operator_table import OF_MEMORY, OPERATORS
 from .._pipeline import Request
-from . import autocast, gate
+from . import autocast, gate, inductor
 
 below_autograd: Any = gate.private("torch._C", "_AutoDispatchBelowAutograd")
 is_grad_enabled = torch.is_grad_enabled
@@ -112,7 +112,7 @@ def register(
     also gets the overload `out`."""
     name = schema.partition("(")[0]
     NAMES.append(name)
-    LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     operator = getattr(torch.ops.flowk, name).default
     by_schema = DISPATCHED[name] = getattr(operator, "_op", operator)
     parameters = schema[len(name) + 1 : schema.rindex(") ->")]
@@ -187,10 +187,15 @@ def register(
     FUNCTIONS[name], UNDER_AUTOGRAD[name] = by_function, apply
     setattr(CALLS, name, call)
 
+    def traced(*arguments: Any, **options: Any) -> Any:
+        inductor.lower_operators()
+        return fake(*arguments, **options)
+
     on_memory = kernel(path.kernel(in_memory, miss, 0))
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, on_memory, key)
-    torch.library.register_fake(f"flowk::{name}", fake, lib=LIBRARY)
+    inductor.add_operator(operator, on_memory)
+    torch.library.register_fake(f"flowk::{name}", traced, lib=LIBRARY)
     LIBRARY.impl(name, kernel(cached_under_autograd), "Autograd")
     autocast.register(LIBRARY, name, names, kernel, dispatched)
     LIBRARY.impl(name, kernel(by_function), "FuncTorchDynamicLayerFrontMode")

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch._inductor.utils import run_and_get_code  # noqa: E402
 from torch_calls import DEVICES  # noqa: E402
 
 import pyflowk  # noqa: E402
+from pyflowk._torch import inductor  # noqa: E402
 
 F = torch.nn.functional
 Function = Callable[[Any], Any]
@@ -102,6 +106,45 @@ def test_reduce_overhead_replays_cuda_graphs(name: str) -> None:
             torch.compiler.cudagraph_mark_step_begin()
             torch.testing.assert_close(compiled(x), reference(x))
     assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == 0
+
+
+def several_operators(x: Any) -> Any:
+    y = pyflowk.prelu(pyflowk.gelu(pyflowk.permute(x, (0, 2, 1))), x[0, :, 0])
+    return pyflowk.add(pyflowk.masked_softmax(y, causal=True, scale=0.5), 2.0)
+
+
+def operators_in_code(function: Function, x: Any) -> list[str]:
+    """The names of the operators that Inductor's code calls in a step, each with what follows its overload's name."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True)
+    _, sources = run_and_get_code(lambda: compiled(x).sum().backward())
+    return re.findall(r"= torch\.ops\.flowk\.(\w+\.default[\w.]*)\(", "\n".join(sources))
+
+
+@each_device
+def test_inductor_s_code_calls_kernels_without_the_dispatcher(device: str) -> None:
+    forward = {"permute", "gelu", "prelu", "masked_softmax", "add"}
+    backward = {"masked_softmax_backward", "prelu_backward", "gelu_backward"}
+    found = operators_in_code(several_operators, tensor(device, (2, 4, 4)))
+    assert set(found) == {f"{name}.default.direct" for name in forward | backward}
+    assert found.count("permute.default.direct") == 2  # the gradient too
+
+
+def test_code_in_cpp_calls_operators() -> None:
+    x = tensor("cpu", (2, 4, 4))
+    expected = several_operators(x)
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        assert operators_in_code(several_operators, x) == []
+        torch.testing.assert_close(torch.compile(several_operators)(x), expected)
+
+
+def test_an_inductor_without_a_private_name_calls_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "torch._inductor.lowering", SimpleNamespace(ir=None, V=None))
+    monkeypatch.setattr(inductor, "_to_lower", [])
+    inductor.add_operator(operator, several_operators)
+    inductor.lower_operators()
+    assert operator.direct is several_operators and inductor._to_lower == []
 
 
 def test_the_first_call_of_all_is_compiled_once() -> None:
