@@ -85,7 +85,9 @@ struct ByPlane {
 
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
-  ColumnForm form = ColumnForm::whole_channels;
+  // If not, tensors are aligned alike, only the first and the last vector may be partial, and alphas have the type of
+  // x.
+  bool is_general = false;
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
 };
@@ -123,7 +125,6 @@ const char* prelu_backward_kernel_name(PreluBackwardKernel kernel);
 // One kernel that sums partials.
 struct ReducePartials {
   PartialLayout layout = PartialLayout::rows_last;
-  bool has_segments = false;  // more than one, or float64
   LaunchConfig launch;
   ReducePartialsParams params;
   friend bool operator==(const ReducePartials&, const ReducePartials&) = default;

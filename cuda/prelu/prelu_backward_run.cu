@@ -43,15 +43,9 @@ struct RunGradient {
     return no_kernel("by_plane: is_general", plan.is_general);
   }
   Status operator()(const ByColumn& plan) const {
-    if (plan.form == ColumnForm::general) return launch(by_column<T, ColumnForm::general>, config, stream, plan.params);
-    if constexpr (!std::is_same_v<T, double>) {
-      if (plan.form == ColumnForm::aligned)
-        return launch(by_column<T, ColumnForm::aligned>, config, stream, plan.params);
-      if (config.cluster_blocks > 1)
-        return launch(by_column<T, ColumnForm::whole_channels, true>, config, stream, plan.params);
-      return launch(by_column<T, ColumnForm::whole_channels>, config, stream, plan.params);
-    }
-    return no_kernel("by_column: form", static_cast<int>(plan.form));
+    if (plan.is_general) return launch(by_column<T, true>, config, stream, plan.params);
+    if constexpr (!std::is_same_v<T, double>) return launch(by_column<T, false>, config, stream, plan.params);
+    return no_kernel("by_column: is_general", plan.is_general);
   }
   Status operator()(const ByWarpColumn& plan) const {
     if constexpr (!std::is_same_v<T, double>) return launch(by_warp_column<T>, config, stream, plan.params);
@@ -77,16 +71,11 @@ Status run_gradient(const PreluBackwardPlan& plan, flowk_stream stream) {
 
 Status run_reduction(const ReducePartials& plan, bool is_double, flowk_stream stream) {
   const auto run_as = [&](auto kernel) { return launch(kernel, plan.launch, stream, plan.params); };
-  constexpr PartialLayout rows_last = PartialLayout::rows_last, runs = PartialLayout::runs,
-                          channels_last = PartialLayout::channels_last;
-  if (is_double) return run_as(reduce_partials<double, runs, true>);
+  if (is_double) return run_as(reduce_partials<double, PartialLayout::runs>);
   switch (plan.layout) {
-    case rows_last: return run_as(reduce_partials<float, rows_last, false>);
-    case runs:
-      return run_as(plan.has_segments ? reduce_partials<float, runs, true> : reduce_partials<float, runs, false>);
-    case channels_last:
-      return run_as(plan.has_segments ? reduce_partials<float, channels_last, true>
-                                      : reduce_partials<float, channels_last, false>);
+    case PartialLayout::rows_last: return run_as(reduce_partials<float, PartialLayout::rows_last>);
+    case PartialLayout::runs: return run_as(reduce_partials<float, PartialLayout::runs>);
+    case PartialLayout::channels_last: return run_as(reduce_partials<float, PartialLayout::channels_last>);
   }
   return no_kernel("layout", static_cast<int>(plan.layout));
 }

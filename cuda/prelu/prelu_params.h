@@ -127,14 +127,8 @@ struct ByPlaneParams {
   friend bool operator==(const ByPlaneParams&, const ByPlaneParams&) = default;
 };
 
-enum class ColumnForm : int32_t {
-  whole_channels,  // tensors and alphas are aligned, vectors hold whole channels
-  aligned,         // tensors are aligned alike; only the first and the last vector may be partial
-  general,         // any alignment and type of alpha
-};
-
 // The vectors of x and of dy that a thread of by_column has in flight.
-FLOWK_HOST_DEVICE constexpr int rows_in_flight(ColumnForm form) { return form == ColumnForm::general ? 1 : 4; }
+FLOWK_HOST_DEVICE constexpr int column_rows_in_flight(bool is_general) { return is_general ? 1 : 4; }
 
 // A vector with elements that do not exist.
 struct PartialVector {
@@ -145,11 +139,10 @@ struct PartialVector {
 
 // The vectors form rows of `row_vectors`; a row is a whole number of periods of channels * inner elements, its columns.
 // A block takes a line of consecutive vectors of `rows_per_block` consecutive rows. Partials are
-// (blocks per tile, num_columns) = (blocks per tile * periods, channels, inner); a cluster counts as one block.
+// (blocks per tile, num_columns) = (blocks per tile * periods, channels, inner).
 struct ByColumnParams {
   BackwardTensors tensors;
   void* sums = nullptr;  // dalpha or partials; null: not wanted
-  int32_t log2_cluster_blocks = 0;
   int64_t num_rows = 0;  // the last may be short
   int64_t row_vectors = 0;
   bool has_wide_rows = false;  // positions in a row need more than 31 bits

@@ -2,7 +2,6 @@
 // PReLU backward by columns: channels last, or short planes.
 #pragma once
 
-#include "core/cluster_exchange.cuh"
 #include "flowk/detail/launch_bounds.h"
 #include "flowk/detail/pdl.cuh"
 #include "flowk/detail/shared.cuh"
@@ -52,40 +51,26 @@ __device__ __forceinline__ void fold_columns(const ByColumnParams& params, Sum* 
 //   sums[b, k] = sum over the rows r of block b of (x[r, k] > 0 ? 0 : dy[r, k] * x[r, k])
 //   x, dy, dx (rows, columns)
 // A thread keeps its vector of columns, and kRows vectors of x and of dy are in flight. Shuffles add the rows of a
-// warp, shared memory (warps, tile_columns) the warps. With kCluster consecutive blocks of rows are a cluster, whose
-// first block receives all sums and counts as b.
-template <class T, ColumnForm kForm, bool kCluster = false>
-__global__ void __launch_bounds__(max_prelu_threads,
-                                  fitting_blocks(max_prelu_threads, kForm == ColumnForm::general ? 0 : 4))
+// warp, shared memory (warps, tile_columns) the warps.
+template <class T, bool kGeneral>
+__global__ void __launch_bounds__(max_prelu_threads, fitting_blocks(max_prelu_threads, kGeneral ? 0 : 4))
     by_column(const __grid_constant__ GridConstant<ByColumnParams> params) {
-  if constexpr (kCluster && is_below_sm_90) return;
   constexpr int V = vector_width<T>, tile_columns = line_vectors * V;
-  constexpr int max_warps = max_prelu_threads / 32, kRows = rows_in_flight(kForm);
-  constexpr bool is_general = kForm == ColumnForm::general, is_aligned = !is_general,
-                 has_partial_vectors = kForm == ColumnForm::aligned;
+  constexpr int max_warps = max_prelu_threads / 32, kRows = column_rows_in_flight(kGeneral);
   using Sum = ComputeType<T>;
   const BackwardTensors& tensors = params.tensors;
   const VectorGrid& grid = tensors.grid;
-  constexpr bool is_vector = kForm == ColumnForm::whole_channels;
-  using A = std::conditional_t<is_general, Sum, T>;  // of the alphas in shared memory
+  using A = std::conditional_t<kGeneral, Sum, T>;  // of the alphas in shared memory
   unsigned char* area = &shared<unsigned char>();
-  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns), unless they are consecutive in memory
-  Sum* tile_sums = reinterpret_cast<Sum*>(area + (is_vector ? 0 : tile_columns * sizeof(A)));
+  A* tile_alphas = reinterpret_cast<A*>(area);  // (tile_columns)
+  Sum* tile_sums = reinterpret_cast<Sum*>(area + tile_columns * sizeof(A));
   const int num_warps = static_cast<int>(blockDim.x) >> 5, tile_rows = static_cast<int>(blockDim.x / line_vectors);
-  const int log2_blocks = kCluster ? params.log2_cluster_blocks : 0;
-  uint32_t cluster = blockIdx.x >> log2_blocks;  // a block is a cluster of one
-  const ClusterExchange<Sum> exchange = {reinterpret_cast<unsigned char*>(tile_sums + num_warps * tile_columns)};
-  if constexpr (kCluster) {
-    if (threadIdx.x == 0) exchange.barrier().init(1);
-    arrive_at_cluster();
-  }
   launch_dependent_grids();
-  const uint32_t tile = take_index(&cluster, params.num_tiles);
-  const uint32_t rank = blockIdx.x & ((1u << log2_blocks) - 1);
-  const int64_t row_block = cluster << log2_blocks | rank;
+  uint32_t row_block = blockIdx.x;
+  const uint32_t tile = take_index(&row_block, params.num_tiles);
   const int vector = static_cast<int>(threadIdx.x % line_vectors);
   const int64_t column = static_cast<int64_t>(tile) * line_vectors + vector;
-  const int64_t first_row = row_block * params.rows_per_block;
+  const int64_t first_row = static_cast<int64_t>(row_block) * params.rows_per_block;
   const bool is_column = column < params.row_vectors;
   const int64_t remaining = params.num_whole_rows + (column < params.last_row_vectors ? 1 : 0) - first_row;
   const int num_rows = !is_column                          ? 0
@@ -93,7 +78,7 @@ __global__ void __launch_bounds__(max_prelu_threads,
                                                            : params.rows_per_block;
   int row = static_cast<int>(threadIdx.x / line_vectors);
   int64_t offset = (first_row + row) * params.row_vectors + column;  // in vectors
-  const int64_t misalignment = is_vector ? 0 : grid.misalignment;
+  const int64_t misalignment = grid.misalignment;
   // The first vectors of the tensors; their first `misalignment` elements do not exist.
   const uint4* xs = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.x) - misalignment);
   const uint4* dys = reinterpret_cast<const uint4*>(static_cast<const T*>(tensors.dy) - misalignment);
@@ -106,16 +91,16 @@ __global__ void __launch_bounds__(max_prelu_threads,
     for (int k = 0; k < kRows; ++k)
       if (row + k * tile_rows < num_rows) {
         const int64_t at = offset + k * params.step_vectors;
-        if constexpr (is_aligned) {
-          x[k] = xs[at];
-          dy[k] = dys[at];
-        } else {
+        if constexpr (kGeneral) {
           x[k] = load_elements<T, false>(tensors.x, at * V - misalignment, grid.num_elements, tensors.x_shift);
           dy[k] = load_elements<T, false>(tensors.dy, at * V - misalignment, grid.num_elements, tensors.dy_shift);
+        } else {
+          x[k] = xs[at];
+          dy[k] = dys[at];
         }
       }
   };
-  if (has_partial_vectors && offset < params.first_vector) {
+  if (!kGeneral && offset < params.first_vector) {
     row += tile_rows;
     offset += params.step_vectors;
   }
@@ -126,38 +111,28 @@ __global__ void __launch_bounds__(max_prelu_threads,
   const int c = static_cast<int>(threadIdx.x);
   const int64_t tile_column = static_cast<int64_t>(tile) * tile_columns + c;
   Sum sum = 0;
-  VectorAlphas<T, A> alphas;
-  if constexpr (is_vector) {
-    const int64_t position = is_column ? column * V : 0;
-    const int64_t period = params.num_columns == grid.channels
-                               ? 0
-                               : static_cast<int64_t>(grid.by_channels_wide.divide(static_cast<uint64_t>(position)));
-    alphas =
-        load_alphas<T, A, int64_t>(tensors.alpha, AlphaAccess::consecutive, position - period * grid.channels, 0, grid);
-  } else {
-    // Each column's alpha is loaded once, while the vectors are in flight.
-    if (c < tile_columns) {
-      A alpha;
-      with_alpha_type<T, is_general>(tensors.has_float_alpha, [&](auto type) {
-        using Stored = typename decltype(type)::type;
-        alpha = convert<A>(static_cast<const Stored*>(tensors.alpha)[channel_of(params, tile_column)]);
-      });
-      tile_alphas[c] = alpha;
-      if constexpr (has_partial_vectors) {
+  // Each column's alpha is loaded once, while the vectors are in flight.
+  if (c < tile_columns) {
+    A alpha;
+    with_alpha_type<T, kGeneral>(tensors.has_float_alpha, [&](auto type) {
+      using Stored = typename decltype(type)::type;
+      alpha = convert<A>(static_cast<const Stored*>(tensors.alpha)[channel_of(params, tile_column)]);
+    });
+    tile_alphas[c] = alpha;
+    if constexpr (!kGeneral) {
 #pragma unroll 1
-        for (int i = 0; i < params.num_partial_vectors; ++i) {
-          const PartialVector& partial = params.partial_vectors[i];
-          const int64_t in_vector = tile_column - partial.column * V, partial_row = partial.row - first_row;
-          const int64_t element = partial.row * params.row_vectors * V - misalignment + tile_column;
-          if (in_vector >= 0 && in_vector < V && partial_row >= 0 && partial_row < params.rows_per_block &&
-              element >= 0 && element < grid.num_elements)
-            sum += differentiate_one<T>(tensors, element, alpha);
-        }
+      for (int i = 0; i < params.num_partial_vectors; ++i) {
+        const PartialVector& partial = params.partial_vectors[i];
+        const int64_t in_vector = tile_column - partial.column * V, partial_row = partial.row - first_row;
+        const int64_t element = partial.row * params.row_vectors * V - misalignment + tile_column;
+        if (in_vector >= 0 && in_vector < V && partial_row >= 0 && partial_row < params.rows_per_block &&
+            element >= 0 && element < grid.num_elements)
+          sum += differentiate_one<T>(tensors, element, alpha);
       }
     }
-    __syncthreads();
-    alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::consecutive, vector * V, 0, grid);
   }
+  __syncthreads();
+  const auto alphas = load_alphas<T, A, int>(tile_alphas, AlphaAccess::consecutive, vector * V, 0, grid);
 #pragma unroll 1
   while (row < num_rows) {
 #pragma unroll
@@ -167,10 +142,10 @@ __global__ void __launch_bounds__(max_prelu_threads,
         const uint4 dx =
             gate_vector<T, A>(x[k], dy[k], alphas, [&](int j, Sum one_x, Sum one_dy) { sums[j] += one_dy * one_x; });
         if (tensors.dx == nullptr) continue;
-        if constexpr (is_aligned)
-          store_vector(dxs + at, dx);
-        else
+        if constexpr (kGeneral)
           store_elements<T, false>(tensors.dx, at * V - misalignment, grid.num_elements, dx);
+        else
+          store_vector(dxs + at, dx);
       }
     row += kRows * tile_rows;
     offset += kRows * params.step_vectors;
@@ -184,7 +159,6 @@ __global__ void __launch_bounds__(max_prelu_threads,
   const int first = vector * V + sum_values_over_lanes<2>(sums, lane);
 #pragma unroll
   for (int j = 0; j < kept; ++j) tile_sums[warp * tile_columns + first + j] = sums[j];
-  if constexpr (kCluster) wait_for_cluster();
   __syncthreads();
   const bool exists =
       c < tile_columns && tile_column >= params.first_column && tile_column - params.first_column < params.num_columns;
@@ -195,28 +169,16 @@ __global__ void __launch_bounds__(max_prelu_threads,
 #pragma unroll
     for (int w = 0; w < max_warps; ++w) sum += of_warps[w];
   }
-  if (!is_vector && params.is_folded)
+  if (params.is_folded)
     return fold_columns(params, tile_sums, sum, tile_columns,
                         static_cast<int>(channel_of(params, static_cast<int64_t>(tile) * tile_columns)));
-  if constexpr (kCluster) {
-    if (exists) exchange.send(0, rank * tile_columns + static_cast<uint32_t>(c), sum);
-    if (rank != 0) return;
-    const int64_t columns_left = params.num_columns - static_cast<int64_t>(tile) * tile_columns;
-    const int num_columns = columns_left < tile_columns ? static_cast<int>(columns_left) : tile_columns;
-    const int num_blocks = 1 << log2_blocks;
-    if (threadIdx.x == 0)
-      exchange.barrier().expect_and_arrive(num_blocks * num_columns * static_cast<int>(sizeof(Sum)));
-    exchange.barrier().wait();
-    sum = 0;
-    for (int i = 0; exists && i < num_blocks; ++i) sum += exchange.values()[i * tile_columns + c];
-  }
   if (!exists) return;
   int64_t position = tile_column - grid.misalignment;  // from the start of a period
   if (position < 0) position += params.num_columns;
   if (params.is_dalpha)
-    store_alpha_gradient<T, is_general>(tensors, position, sum);
+    store_alpha_gradient<T, kGeneral>(tensors, position, sum);
   else
-    static_cast<Sum*>(params.sums)[cluster * params.num_columns + position] = sum;
+    static_cast<Sum*>(params.sums)[row_block * params.num_columns + position] = sum;
 }
 
 }  // namespace flowk::prelu

@@ -50,8 +50,7 @@ __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_
   return part;
 }
 
-// What a block sums: `count` rows of segment `segment`, from `partials` on, of the channels of block `block`. Without
-// kSegments there is one segment; a branch instead would read more parameters in every block.
+// What a block sums: `count` rows of segment `segment`, from `partials` on, of the channels of block `block`.
 template <class Sum>
 struct PartialRows {
   const Sum* partials;
@@ -60,23 +59,21 @@ struct PartialRows {
   uint32_t segment;
 };
 
-template <class Sum, bool kSegments>
+template <class Sum>
 __device__ __forceinline__ PartialRows<Sum> rows_of_block(const ReducePartialsParams& params) {
-  PartialRows<Sum> rows = {static_cast<const Sum*>(params.partials), static_cast<int>(params.num_rows), blockIdx.x, 0};
-  if constexpr (kSegments) {
-    rows.segment = take_index(&rows.block, params.num_segments);
-    const int64_t first = static_cast<int64_t>(rows.segment) * params.rows_per_segment, left = params.num_rows - first;
-    rows.partials += first * params.row_stride;
-    rows.count = static_cast<int>(left < params.rows_per_segment ? left : params.rows_per_segment);
-  }
-  return rows;
+  uint32_t block = blockIdx.x;
+  const uint32_t segment = take_index(&block, params.num_segments);
+  const int64_t first = static_cast<int64_t>(segment) * params.rows_per_segment, left = params.num_rows - first;
+  const int64_t count = left < params.rows_per_segment ? left : params.rows_per_segment;
+  return {static_cast<const Sum*>(params.partials) + first * params.row_stride, static_cast<int>(count), block,
+          segment};
 }
 
 // Stores the sum of one channel and segment: sums (channels, segments).
-template <bool kSegments, class Sum>
+template <class Sum>
 __device__ __forceinline__ void store_sum(const ReducePartialsParams& params, int64_t channel, uint32_t segment,
                                           Sum sum) {
-  const int64_t place = kSegments ? channel * params.num_segments.divisor + segment : channel;
+  const int64_t place = channel * params.num_segments.divisor + segment;
   if constexpr (sizeof(Sum) == 8)
     static_cast<double*>(params.sums)[place] = sum;
   else if (params.sums_dtype == FLOWK_FLOAT32)
@@ -89,9 +86,9 @@ __device__ __forceinline__ void store_sum(const ReducePartialsParams& params, in
 
 // Layouts rows_last and runs. A block takes one channel, or each of its warps one: 2^log2_block_channels in all.
 // On small tensors it takes longest to fetch the instructions, so there are few.
-template <class Sum, bool kRuns, bool kSegments>
+template <class Sum, bool kRuns>
 __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& params) {
-  const PartialRows<Sum> rows = rows_of_block<Sum, kSegments>(params);
+  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
   const bool is_warps = params.log2_block_channels > 0;
   const int run = static_cast<int>(params.run.divisor), num_threads = is_warps ? 32 : static_cast<int>(blockDim.x);
   const int thread = static_cast<int>(threadIdx.x) & (num_threads - 1);
@@ -120,14 +117,14 @@ __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& par
     }
   }
   const Sum total = is_warps ? sum_over_lanes(sum, warp_lanes) : sum_over_block<1>(sum, 1, &shared<Sum>());
-  if (thread == 0) store_sum<kSegments>(params, channel, rows.segment, total);
+  if (thread == 0) store_sum(params, channel, rows.segment, total);
 }
 
 // Layout channels_last. A block takes 2^log2_block_channels consecutive channels (8: a sector of each row) and
 // divides the rows among its threads.
-template <class Sum, bool kSegments>
+template <class Sum>
 __device__ __forceinline__ void reduce_channels_last(const ReducePartialsParams& params) {
-  const PartialRows<Sum> rows = rows_of_block<Sum, kSegments>(params);
+  const PartialRows<Sum> rows = rows_of_block<Sum>(params);
   const int log2_channels = params.log2_block_channels, block_channels = 1 << log2_channels;
   const int thread = static_cast<int>(threadIdx.x), rows_at_once = static_cast<int>(blockDim.x) >> log2_channels;
   const int64_t channel = static_cast<int64_t>(rows.block) * block_channels + (thread & (block_channels - 1));
@@ -137,7 +134,7 @@ __device__ __forceinline__ void reduce_channels_last(const ReducePartialsParams&
   wait_on_dependent_grids(partials + step);
   const Sum sum = sum_of_rows(partials, step, row, rows_at_once, rows.count);
   const Sum total = sum_over_block<partials_in_flight>(sum, block_channels, &shared<Sum>());
-  if (thread < block_channels && channel < params.channels) store_sum<kSegments>(params, channel, rows.segment, total);
+  if (thread < block_channels && channel < params.channels) store_sum(params, channel, rows.segment, total);
 }
 
 // Sums the partials of each channel over segments of rows.
@@ -145,14 +142,14 @@ __device__ __forceinline__ void reduce_channels_last(const ReducePartialsParams&
 //     rows_last      partials[c, row]     (channels, num_rows)
 //     runs           partials[row, c, i]  (num_rows, channels, run), or the others by their strides
 //     channels_last  partials[row, c]     (num_rows, channels)
-template <class Sum, PartialLayout kLayout, bool kSegments>
+template <class Sum, PartialLayout kLayout>
 __global__ void __launch_bounds__(max_row_sum_threads)
     reduce_partials(const __grid_constant__ GridConstant<ReducePartialsParams> params) {
   launch_dependent_grids();
   if constexpr (kLayout == PartialLayout::channels_last)
-    reduce_channels_last<Sum, kSegments>(params);
+    reduce_channels_last<Sum>(params);
   else
-    reduce_rows_last<Sum, kLayout == PartialLayout::runs, kSegments>(params);
+    reduce_rows_last<Sum, kLayout == PartialLayout::runs>(params);
 }
 
 }  // namespace flowk::prelu

@@ -11,11 +11,6 @@
 namespace flowk::prelu {
 namespace {
 
-// With more blocks per tile of whole_channels, clusters add their sums before they write partials.
-constexpr int64_t max_lone_blocks(int64_t element_bytes) {
-  return element_bytes == 2 ? max_lone_blocks_16_bit : max_lone_blocks_32_bit;
-}
-
 // How many periods a row has; a period is channels * inner elements. First a row is whole 128-byte lines. It is halved,
 // down to whole vectors, until there are min_rows_of_lines rows and they keep min_busy_rows of the threads busy.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
@@ -36,11 +31,11 @@ bool may_fold(const PreluBackwardProblem& problem) {
          problem.num_vectors > line_vectors;
 }
 
-// Finds the whole vectors, and the partial ones of ColumnForm::aligned.
-void place_vectors(const PreluBackwardProblem& problem, ColumnForm form, ByColumnParams* params) {
+// Finds the whole vectors, and the partial ones of the kernel that is not general.
+void place_vectors(const PreluBackwardProblem& problem, bool is_general, ByColumnParams* params) {
   const int64_t misalignment = problem.tensors.grid.misalignment;
   int64_t end = problem.num_vectors;
-  if (form == ColumnForm::aligned) {
+  if (!is_general) {
     const auto add_partial = [&](int64_t vector) {
       params->partial_vectors[params->num_partial_vectors++] = {vector / params->row_vectors,
                                                                 vector % params->row_vectors};
@@ -54,22 +49,13 @@ void place_vectors(const PreluBackwardProblem& problem, ColumnForm form, ByColum
   params->last_row_vectors = end % params->row_vectors;
 }
 
-int64_t rows_of_block(const PreluBackwardProblem& problem, ColumnForm form) {
-  const auto find = [&](const auto& table) {
-    return std::find_if(std::begin(table), std::end(table),
-                        [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; })
-        ->rows;
-  };
-  if (form != ColumnForm::whole_channels) return find(row_blocks);
-  return problem.shape.element_bytes == 2 ? find(row_blocks_of_channels_16_bit) : find(row_blocks_of_channels_32_bit);
+int64_t rows_of_block(const PreluBackwardProblem& problem) {
+  return std::find_if(std::begin(row_blocks), std::end(row_blocks),
+                      [&](const RowBlock& entry) { return problem.num_bytes() < entry.max_bytes; })
+      ->rows;
 }
 
 }  // namespace
-
-bool has_whole_channels(const PreluBackwardProblem& problem) {
-  return problem.shape.inner == 1 && problem.is_whole() && problem.shape.channels <= max_grid_blocks &&
-         alpha_access(problem.tensors.grid, problem.request.alpha, problem.vector_elements) == AlphaAccess::consecutive;
-}
 
 bool has_rows_of_lines(const PreluBackwardProblem& problem) {
   const int64_t line = line_vectors * problem.vector_elements;
@@ -95,10 +81,8 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
   params.has_wide_rows = (params.row_vectors + line_vectors) * V + problem.tensors.grid.phase >= int64_t{1} << 31;
 
   const bool is_folded = may_fold(problem);
-  const ColumnForm form = !problem.is_common() || !problem.is_aligned_alike() ? ColumnForm::general
-                          : has_whole_channels(problem) && !is_folded         ? ColumnForm::whole_channels
-                                                                              : ColumnForm::aligned;
-  place_vectors(problem, form, &params);
+  const bool is_general = !problem.is_common() || !problem.is_aligned_alike();
+  place_vectors(problem, is_general, &params);
   const int64_t tile_columns = line_vectors * V, num_tiles = ceil_div(params.row_vectors, line_vectors);
   const int64_t min_threads = std::max<int64_t>(64, tile_columns);  // each sums one column in the end
   int64_t threads = choice.max_threads > 0
@@ -107,37 +91,18 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
                         : max_prelu_threads;
   while (threads > min_threads && threads / 2 >= params.num_rows * line_vectors) threads /= 2;
 
-  int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : rows_of_block(problem, form);
-  int64_t num_row_blocks = ceil_div(params.num_rows, rows_per_block);
-  int64_t blocks = 1;  // of a cluster
-  if (form == ColumnForm::whole_channels && problem.device.capability >= 90 && problem.wants_sums()) {
-    if (choice.cluster_blocks > 0)
-      blocks = std::bit_floor(static_cast<uint32_t>(choice.cluster_blocks));
-    else if (num_row_blocks > max_lone_blocks(problem.shape.element_bytes))
-      blocks = max_cluster_blocks;
-  }
-  while (blocks > num_row_blocks) blocks /= 2;
-  if (blocks > 1) {  // all blocks of the last cluster get the same number of rows
-    num_row_blocks = round_up(num_row_blocks, blocks);
-    rows_per_block = ceil_div(params.num_rows, num_row_blocks);
-  }
+  const int64_t rows_per_block = choice.rows_per_block > 0 ? choice.rows_per_block : rows_of_block(problem);
+  const int64_t num_row_blocks = ceil_div(params.num_rows, rows_per_block);
   params.rows_per_block = static_cast<int32_t>(rows_per_block);
-  params.log2_cluster_blocks = std::countr_zero(static_cast<uint64_t>(blocks));
   params.step_vectors = threads / line_vectors * params.row_vectors;
   params.num_tiles = Divider(static_cast<uint32_t>(std::min(num_tiles, int64_t{1} << 31)));
 
-  const int64_t alpha_bytes = form == ColumnForm::whole_channels ? 0
-                              : form == ColumnForm::aligned      ? problem.shape.element_bytes
-                                                                 : problem.sum_bytes;
+  const int64_t alpha_bytes = is_general ? problem.sum_bytes : problem.shape.element_bytes;
   plan->launch.num_threads = static_cast<int32_t>(threads);
   plan->launch.num_blocks = num_tiles * num_row_blocks;
   plan->launch.shared_bytes =
       static_cast<int32_t>(tile_columns * (threads / warp_lanes * problem.sum_bytes + alpha_bytes));
-  if (blocks > 1) {
-    plan->launch.cluster_blocks = static_cast<int32_t>(blocks);
-    plan->launch.shared_bytes += static_cast<int32_t>(cluster_exchange_bytes(blocks * tile_columns, problem.sum_bytes));
-  }
-  const int64_t num_partials = num_row_blocks / blocks * (params.num_columns / period);
+  const int64_t num_partials = num_row_blocks * (params.num_columns / period);
   params.is_dalpha = problem.wants_sums() && num_partials == 1 && problem.shape.inner == 1;
   if (params.is_dalpha) {
     params.tensors.dalpha = params.sums = problem.request.dalpha;
@@ -148,7 +113,7 @@ bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan
     const Partials columns = {.num_rows = num_partials, .row_stride = period, .inner = problem.shape.inner};
     plan_reductions(problem, is_folded ? rows_last : columns, plan);
   }
-  plan->gradient = ByColumn{form, params};
+  plan->gradient = ByColumn{is_general, params};
   return true;
 }
 

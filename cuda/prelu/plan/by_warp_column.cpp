@@ -4,6 +4,15 @@
 #include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
+namespace {
+
+// Vectors hold whole channels, and the alphas are aligned.
+bool has_whole_channels(const PreluBackwardProblem& problem) {
+  return problem.shape.inner == 1 && problem.is_whole() && problem.shape.channels <= max_grid_blocks &&
+         alpha_access(problem.tensors.grid, problem.request.alpha, problem.vector_elements) == AlphaAccess::consecutive;
+}
+
+}  // namespace
 
 bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan) {
   if (!problem.is_common() || !has_whole_channels(problem) || !problem.wants_sums() ||

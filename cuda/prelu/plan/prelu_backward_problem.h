@@ -48,8 +48,6 @@ bool plan_by_plane(const PreluBackwardProblem& problem, PreluBackwardPlan* plan)
 bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // always fits
 bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
-// inner = 1, vectors hold whole channels, and the alphas are aligned.
-bool has_whole_channels(const PreluBackwardProblem& problem);
 // True if there are enough rows of whole lines of 128 bytes for short planes to go by columns.
 bool has_rows_of_lines(const PreluBackwardProblem& problem);
 

@@ -13,7 +13,6 @@ constexpr const char* names[num_prelu_backward_kernels] = {"by_channel", "by_spa
                                                            "by_column",  "by_warp_column", "no_elements"};
 constexpr const char* alpha_accesses[] = {"one alpha per vector", "up to two alphas per vector", "consecutive alphas",
                                           "one alpha per element"};
-constexpr const char* column_forms[] = {"consecutive alphas", "one alpha per element", "general form"};
 
 // Each adds the reason and the tile, and returns the tensors.
 BackwardTensors add_gradient(const ByChannel& plan, TextWriter* out) {
@@ -46,9 +45,9 @@ BackwardTensors add_gradient(const ByColumn& plan, TextWriter* out) {
   const ByColumnParams& params = plan.params;
   out->add(
       "planes are short, or channels are last\n"
-      "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight, %s\n",
+      "  tile: %d of %lld vectors of a row, %d of %lld rows per block, %d vectors per thread in flight%s\n",
       line_vectors, static_cast<Long>(params.row_vectors), params.rows_per_block, static_cast<Long>(params.num_rows),
-      rows_in_flight(plan.form), text_of(plan.form, column_forms));
+      column_rows_in_flight(plan.is_general), plan.is_general ? ", general form" : "");
   return params.tensors;
 }
 BackwardTensors add_gradient(const ByWarpColumn& plan, TextWriter* out) {
@@ -93,7 +92,7 @@ void explain_prelu_backward(const PreluBackwardPlan& plan, char* text, size_t te
     out.add(", clusters of %d%s\n", plan.launch.cluster_blocks, plan.launch.uses_pdl ? ", PDL" : "");
   }
   for (int i = 0; i < plan.num_reductions; ++i) {
-    const auto& [layout, has_segments, launch, params] = plan.reductions[i];
+    const auto& [layout, launch, params] = plan.reductions[i];
     out.add("  reduce_partials: %lld x %lld partials, %lld block%s of %d threads%s\n",
             static_cast<Long>(params.num_rows), static_cast<Long>(params.channels * params.run.divisor),
             static_cast<Long>(launch.num_blocks), plural(launch.num_blocks), launch.num_threads,

@@ -35,7 +35,6 @@ void plan_reduction(const PreluBackwardProblem& problem, PartialLayout layout, R
   const int64_t num_shared_sums = is_channels_last ? threads : threads / warp_lanes;
   plan->reductions[plan->num_reductions++] = {
       .layout = layout,
-      .has_segments = num_segments > 1 || problem.sum_bytes == 8,
       .launch = {.num_blocks = ceil_div(params.channels, block_channels) * num_segments,
                  .num_threads = static_cast<int32_t>(threads),
                  .shared_bytes = static_cast<int32_t>(num_shared_sums * problem.sum_bytes),

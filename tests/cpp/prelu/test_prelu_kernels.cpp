@@ -92,11 +92,11 @@ struct Reached {
   bool forward_access[4] = {};
   bool num_reductions[3] = {};
   bool forward_shift = false, backward_shift = false;
-  bool spans_share_planes = false, column_form[3] = {}, one_row = false, many_periods = false, row_blocks = false;
+  bool spans_share_planes = false, general_columns[2] = {}, one_row = false, many_periods = false, row_blocks = false;
   bool num_partial_vectors[3] = {}, folded = false;
   bool span_planes[2] = {}, layouts[2][3] = {};
   bool paired_planes = false, lone_planes = false;
-  bool clusters[num_prelu_backward_kernels] = {};
+  bool clusters = false;
 
   void add(const PreluPlan& plan) {
     forward_access[static_cast<int>(plan.params.alpha_access)] = true;
@@ -110,7 +110,7 @@ struct Reached {
   }
   void add(const ByColumn& plan) {
     const ByColumnParams& params = plan.params;
-    column_form[static_cast<int>(plan.form)] = true;
+    general_columns[plan.is_general] = true;
     num_partial_vectors[params.num_partial_vectors] = true;
     folded |= params.is_folded;
     one_row |= params.num_rows == 1 && params.first_column > 0;
@@ -122,7 +122,7 @@ struct Reached {
   void add(const PreluBackwardPlan& plan) {
     for (int i = 0; i < plan.num_reductions; ++i) layouts[i][static_cast<int>(plan.reductions[i].layout)] = true;
     kernels[static_cast<int>(plan.kernel())] = true;
-    clusters[static_cast<int>(plan.kernel())] |= plan.launch.cluster_blocks > 1;
+    clusters |= plan.launch.cluster_blocks > 1;
     num_reductions[plan.num_reductions] = true;
     std::visit([&](const auto& gradient) { add(gradient); }, plan.gradient);
   }
@@ -135,11 +135,10 @@ struct Reached {
     for (const bool reached : layouts[0]) CHECK(reached);
     CHECK(paired_planes && lone_planes);
     CHECK(spans_share_planes && one_row && many_periods && row_blocks);
-    for (const bool reached : column_form) CHECK(reached);
+    for (const bool reached : general_columns) CHECK(reached);
     CHECK(folded);
     for (const bool reached : num_partial_vectors) CHECK(reached);
-    CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_channel)]);
-    CHECK(clusters[static_cast<int>(PreluBackwardKernel::by_column)]);
+    CHECK(clusters);
   }
 };
 
@@ -231,14 +230,13 @@ class CaseRun {
     setenv("FLOWK_SIMT_CAPABILITY", "90", 1);
     CHECK(current_device(&device_).ok());
     run({}, "planned for sm_90", true, true);
-    for (const PreluBackwardKernel kernel : {PreluBackwardKernel::by_channel, PreluBackwardKernel::by_column})
-      for (const int cluster_blocks : {2, 8})
-        for (const int vectors_in_flight : {2, 4})
-          run({.kernel = 1 + static_cast<int>(kernel),
-               .max_threads = 96,
-               .cluster_blocks = cluster_blocks,
-               .vectors_in_flight = vectors_in_flight},
-              "forced", true, true);
+    for (const int cluster_blocks : {2, 8})
+      for (const int vectors_in_flight : {2, 4})
+        run({.kernel = 1 + static_cast<int>(PreluBackwardKernel::by_channel),
+             .max_threads = 96,
+             .cluster_blocks = cluster_blocks,
+             .vectors_in_flight = vectors_in_flight},
+            "forced", true, true);
     setenv("FLOWK_SIMT_CAPABILITY", "0", 1);
     CHECK(current_device(&device_).ok());
   }
