@@ -339,10 +339,11 @@ FLOWK_HOST_DEVICE auto& pair_dst_offset(Params& params, int pair) {
     return params.grid[pair_dim(pair)].dst_step;
 }
 
-// Whether a conversion between elements of these sizes has kernels of these mechanisms. Images need channels: computed
-// in float32, between two sizes, units of 1 byte in pixels only.
+// Whether a conversion between elements of these sizes has kernels of these mechanisms. Aligned tiles: where they are
+// faster than general_tile. Images need channels: computed in float32, between two sizes, units of 1 byte in pixels
+// only.
 FLOWK_HOST_DEVICE constexpr bool converts_aligned_tiles(int src_bytes, int dst_bytes, bool in_double) {
-  return in_double ? src_bytes == 8 && dst_bytes == 4 : src_bytes != dst_bytes;
+  return in_double ? src_bytes == 8 && dst_bytes == 4 : src_bytes * dst_bytes == 2;
 }
 FLOWK_HOST_DEVICE constexpr bool converts_channels(int planar_bytes, int pixel_bytes, bool in_double) {
   return !in_double && planar_bytes > 1 && planar_bytes != pixel_bytes;

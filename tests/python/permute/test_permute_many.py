@@ -45,7 +45,8 @@ CASES = [
     Case("channels", (2, 512, 3), (0, 2, 1), "uint8"),
     Case("channels", (2, 4, 256), (0, 2, 1), "float16"),
     Case("copy_rows", (3, 300), (0, 1), "float32", (), (), "float16"),
-    Case("aligned_tile", (64, 96), (1, 0), "float32", (), (), "float16"),
+    Case("aligned_tile", (64, 96), (1, 0), "uint8", (), (), "float16"),
+    Case("general_tile", (64, 96), (1, 0), "float32", (), (), "float16"),
     Case("general_tile", (31, 77), (1, 0), "float64", (), (), "float32"),
 ]
 
