@@ -220,7 +220,7 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     BinaryOp.GELU_TANH_BACKWARD: lambda x, y: x * _gelu_tanh_slope(y),
     BinaryOp.SILU_BACKWARD: lambda x, y: x * _silu_slope(y),
     BinaryOp.SIGMOID_BACKWARD: lambda x, y: x * (y * (1 - y)),
-    BinaryOp.TANH_BACKWARD: lambda x, y: x * (1 - y * y),
+    BinaryOp.TANH_BACKWARD: lambda x, y: x * ((1 - y) * (1 + y)),  # 1 - y * y would lose digits near 1
     BinaryOp.SOFTPLUS_BACKWARD: lambda x, y: x * _sigmoid(y),
     BinaryOp.SILU_MUL: lambda x, y: _silu(x) * y,
     TernaryOp.FMA: lambda x, y, z: x * y + z,
