@@ -20,9 +20,10 @@ namespace {
 
 constexpr int64_t max_diagonal = int64_t{1} << 62;
 
-// The sizes of flowk_softmax_mask: without and with the members after the bias. Members past a caller's size are zero.
-constexpr size_t mask_bytes_to_bias = 96, mask_bytes = 112;
-static_assert(sizeof(flowk_softmax_mask) == mask_bytes && offsetof(flowk_softmax_mask, lse) == mask_bytes_to_bias);
+// The sizes of flowk_softmax_mask: up to the bias, up to dlse, and whole. Members past a caller's size are zero.
+constexpr size_t mask_bytes_to_bias = 96, mask_bytes_to_dlse = 112, mask_bytes = 176;
+static_assert(sizeof(flowk_softmax_mask) == mask_bytes && offsetof(flowk_softmax_mask, lse) == mask_bytes_to_bias &&
+              offsetof(flowk_softmax_mask, sinks) == mask_bytes_to_dlse);
 
 struct SoftmaxArguments {
   bool backward;
@@ -100,8 +101,8 @@ void put_operand(SoftmaxRequest* request, SoftmaxOperand operand, const void* po
 Status read_mask(SoftmaxArguments* arguments) {
   const flowk_softmax_mask* const given = arguments->given_mask;
   if (given == nullptr) return {};
-  FLOWK_RETURN_IF_ERROR(
-      check_struct_bytes("mask->struct_bytes", given->struct_bytes, {mask_bytes_to_bias, mask_bytes}));
+  FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", given->struct_bytes,
+                                           {mask_bytes_to_bias, mask_bytes_to_dlse, mask_bytes}));
   std::memcpy(&arguments->mask, given, given->struct_bytes);
   return {};
 }
@@ -120,6 +121,11 @@ Status check_mask_values(const SoftmaxArguments& arguments) {
   if (mask.lengths != nullptr && mask.lengths_dtype != FLOWK_INT32 && mask.lengths_dtype != FLOWK_INT64)
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "mask->lengths_dtype = %d, must be int32 or int64",
                            mask.lengths_dtype);
+  // Its inverse is a number of the type, and so is its product with 2.
+  const double max_softcap = arguments.x.dtype == FLOWK_FLOAT64 ? 0x1p1022 : max_scale_of_float32;
+  if (!(mask.softcap == 0 || (mask.softcap >= 1 / max_softcap && mask.softcap <= max_softcap)))
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->softcap = %g, must be 0 or in 2^-%d ... 2^%d",
+                           mask.softcap, std::ilogb(max_softcap), std::ilogb(max_softcap));
   if (mask.bias == nullptr || arguments.backward) return {};
   const flowk_dtype x_dtype = arguments.x.dtype;
   FLOWK_RETURN_IF_ERROR(check_softmax_dtype("mask->bias_dtype", mask.bias_dtype));
@@ -159,34 +165,93 @@ Status check_interval(const SoftmaxArguments& arguments, const Layout& out_layou
   return {};
 }
 
-// What has one value per row: lse, or the gradient of it.
-Status check_row_values(const SoftmaxArguments& arguments, SoftmaxRequest* request) {
+// Does the call read or write a number per row, or is x given to the gradient of a softcap? Members of the other
+// direction are ignored.
+bool has_row_values(const SoftmaxArguments& arguments) {
   const flowk_softmax_mask& mask = arguments.mask;
+  if (mask.row_scale != nullptr || mask.softcap != 0) return true;
+  return arguments.backward ? mask.dlse != nullptr || mask.dsinks != nullptr
+                            : mask.lse != nullptr || mask.sinks != nullptr;
+}
+
+// lse, dlse, dsinks, sinks, row_scale and the x of a softcap's gradient.
+Status check_row_values(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
+  const flowk_softmax_mask& mask = arguments.mask;
+  const bool backward = arguments.backward;
+  request->has_row_values = has_row_values(arguments);
+  if (!request->has_row_values) return {};
   const flowk_dtype dtype = arguments.x.dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
-  const void* const pointer = arguments.backward ? mask.dlse : mask.lse;
-  if (pointer == nullptr) return {};
-  const Operand lse = {arguments.backward ? "mask->dlse" : "mask->lse", pointer, nullptr, dtype};
-  Layout layout;
-  FLOWK_RETURN_IF_ERROR(make_layout(lse, request->rank, arguments.shape, false, &layout));
-  put_operand(request, softmax_lse, pointer, layout, dtype_info(dtype).element_bytes);
+  const int32_t rank = request->rank;
   int64_t num_rows = 1;
-  for (int d = 0; d < request->rank; ++d) num_rows *= request->extents[d];
+  for (int d = 0; d < rank; ++d) num_rows *= request->extents[d];
+  const bool has_dsinks = backward && mask.dsinks != nullptr;
+  if (has_dsinks && (mask.sinks == nullptr || mask.lse == nullptr))
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "mask->%s is NULL, must be given with mask->dsinks",
+                           mask.sinks == nullptr ? "sinks" : "lse");
+  const Operand x = {"mask->x", backward && mask.softcap > 0 ? mask.x : nullptr, mask.x_strides, arguments.x.dtype};
+  if (backward && mask.softcap > 0 && mask.x == nullptr)
+    return Status::failure(FLOWK_STATUS_NULL_POINTER, "mask->x is NULL, must be given with mask->softcap");
+  const Operand saved_lse = {"mask->lse", has_dsinks ? mask.lse : nullptr, nullptr, dtype};
+  const Operand dlse = {"mask->dlse", backward ? mask.dlse : nullptr, nullptr, dtype};
+  const Operand written = {backward ? "mask->dsinks" : "mask->lse", backward ? mask.dsinks : mask.lse, nullptr, dtype};
+  const Operand numbers[num_row_numbers] = {
+      {"mask->sinks", backward && !has_dsinks ? nullptr : mask.sinks, mask.sinks_strides, dtype},
+      {"mask->row_scale", mask.row_scale, mask.row_scale_strides, dtype}};
+  const char* const name = written.pointer != nullptr ? written.name
+                           : dlse.pointer != nullptr  ? dlse.name
+                                                      : "the call's tensor of rows";
   if (num_rows > INT32_MAX)
-    return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s has %lld elements, must have < 2^31", lse.name,
+    return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s has %lld elements, must have < 2^31", name,
                            static_cast<long long>(num_rows));
-  // The output, or lse, shares no byte with another tensor.
-  const auto check = [&](const Operand& other, int32_t rank) -> Status {
-    if (other.pointer == nullptr) return {};
-    const Layout other_layout = layout_of(rank, arguments.shape, other.strides);
-    return arguments.backward ? check_apart(lse, layout, other, other_layout)
-                              : check_apart(other, other_layout, lse, layout);
+  // What is read does not overlap the outputs, and these not each other.
+  Layout written_layout;
+  if (written.pointer != nullptr) {
+    FLOWK_RETURN_IF_ERROR(make_layout(written, rank, arguments.shape, false, &written_layout));
+    FLOWK_RETURN_IF_ERROR(check_apart(arguments.out, out_layout, written, written_layout));
+  }
+  const auto check = [&](const Operand& read, int32_t read_rank, Layout* layout, bool is_new = true) -> Status {
+    if (read.pointer == nullptr) return {};
+    if (is_new) {
+      FLOWK_RETURN_IF_ERROR(make_layout(read, read_rank, arguments.shape, read_rank > rank, layout));
+      FLOWK_RETURN_IF_ERROR(check_apart(read, *layout, arguments.out, out_layout));
+    } else {
+      *layout = layout_of(read_rank, arguments.shape, read.strides);
+    }
+    return written.pointer == nullptr ? Status() : check_apart(read, *layout, written, written_layout);
   };
-  FLOWK_RETURN_IF_ERROR(check(arguments.out, arguments.rank));
-  if (arguments.backward) return {};
-  FLOWK_RETURN_IF_ERROR(check(arguments.x, arguments.rank));
-  FLOWK_RETURN_IF_ERROR(check({"mask->dense", mask.dense, mask.dense_strides, FLOWK_BOOL}, arguments.rank));
-  FLOWK_RETURN_IF_ERROR(check({"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype}, arguments.rank));
-  return check({"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype}, request->rank);
+  Layout layout;
+  for (int i = 0; i < num_row_numbers; ++i) {
+    FLOWK_RETURN_IF_ERROR(check(numbers[i], rank, &layout));
+    request->numbers[i] = numbers[i].pointer;
+    for (int d = 0; d < rank && numbers[i].pointer != nullptr; ++d) {
+      if (layout.extents[d] == 1) continue;
+      if (std::abs(static_cast<double>(layout.strides[d])) * static_cast<double>(layout.extents[d]) > INT32_MAX)
+        return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s_strides[%d] = %lld, must be < 2^31 times shape[%d]",
+                               numbers[i].name, d, static_cast<long long>(layout.strides[d]), d);
+      request->number_strides[i][d] = static_cast<int32_t>(layout.strides[d]);
+    }
+  }
+  FLOWK_RETURN_IF_ERROR(check(saved_lse, rank, &layout));
+  FLOWK_RETURN_IF_ERROR(check(dlse, rank, &layout));
+  FLOWK_RETURN_IF_ERROR(check(x, rank + 1, &layout));
+  if (x.pointer != nullptr) put_operand(request, softmax_dense, x.pointer, layout, dtype_info(x.dtype).element_bytes);
+  FLOWK_RETURN_IF_ERROR(check(arguments.x, rank + 1, &layout, false));
+  if (backward)
+    FLOWK_RETURN_IF_ERROR(check(arguments.y, rank + 1, &layout, false));
+  else {
+    FLOWK_RETURN_IF_ERROR(check({"mask->dense", mask.dense, mask.dense_strides, FLOWK_BOOL}, rank + 1, &layout, false));
+    FLOWK_RETURN_IF_ERROR(
+        check({"mask->bias", mask.bias, mask.bias_strides, mask.bias_dtype}, rank + 1, &layout, false));
+  }
+  FLOWK_RETURN_IF_ERROR(
+      check({"mask->lengths", mask.lengths, mask.lengths_strides, mask.lengths_dtype}, rank, &layout, false));
+  // lse, dlse, dsinks and the saved lse have one layout.
+  put_operand(request, softmax_lse, backward ? dlse.pointer : written.pointer,
+              layout_of(rank, arguments.shape, nullptr), dtype_info(dtype).element_bytes);
+  request->dsinks = has_dsinks ? mask.dsinks : nullptr;
+  request->saved_lse = saved_lse.pointer;
+  request->softcap = mask.softcap;
+  return {};
 }
 
 // The parts that only the forward call looks at.
@@ -228,8 +293,10 @@ Status check_softmax(SoftmaxArguments* given, SoftmaxRequest* request, bool* is_
                            is_double ? "" : " and within +-2^126");
   FLOWK_RETURN_IF_ERROR(read_mask(given));
   FLOWK_RETURN_IF_ERROR(check_mask_values(arguments));
-  if (arguments.mask.lse != nullptr && !arguments.backward && arguments.shape[rank - 1] == 0)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = 0, must be >= 1 with mask->lse", rank - 1);
+  const void* const per_row = arguments.backward ? arguments.mask.dsinks : arguments.mask.lse;
+  if (per_row != nullptr && arguments.shape[rank - 1] == 0)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "shape[%d] = 0, must be >= 1 with mask->%s", rank - 1,
+                           arguments.backward ? "dsinks" : "lse");
   if (*is_empty) return {};
 
   Layout x, y, out;
@@ -262,7 +329,7 @@ Status check_softmax(SoftmaxArguments* given, SoftmaxRequest* request, bool* is_
   }
   FLOWK_RETURN_IF_ERROR(check_interval(arguments, out, request));
   if (!arguments.backward) FLOWK_RETURN_IF_ERROR(check_dense_and_bias(arguments, out, request));
-  return check_row_values(arguments, request);  // last: it compares with layouts that have been checked
+  return check_row_values(arguments, out, request);  // last: it compares with layouts that have been checked
 }
 
 flowk_status softmax(SoftmaxArguments arguments, const PlanUse& use) {

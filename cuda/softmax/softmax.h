@@ -32,7 +32,13 @@ struct SoftmaxRequest {
   bool has_strided_columns = false;
   int64_t column_strides[softmax_bias_or_y + 1] = {};
   double scale = 1;
-  int32_t lengths_bytes = 0;  // of one length, 4 or 8
+  double softcap = 0;                                      // 0: none
+  const void* numbers[num_row_numbers] = {};               // nullptr: not given
+  int32_t number_strides[num_row_numbers][max_rank] = {};  // in elements
+  void* dsinks = nullptr;                                  // as softmax_lse
+  const void* saved_lse = nullptr;
+  bool has_row_values = false;  // lse, dlse, or any of the four members above
+  int32_t lengths_bytes = 0;    // of one length, 4 or 8
   bool lengths_from_right = false;
   // causal and window keep columns [row + diagonal_begin, row + diagonal_end); both are within +-2^61.
   bool has_diagonal = false;

@@ -71,6 +71,8 @@ struct SoftmaxKernelRow {
   int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: neighbouring rows per thread
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
+  bool sinks = true;                    // and with sinks, or their gradients
+  bool score_terms = false;             // and with a softcap or a scale per row; forward as with a bias
 };
 
 // What a plan asks for.
@@ -85,6 +87,8 @@ struct SoftmaxKernelQuery {
   int unit_columns = 0;
   int lanes = 0;
   bool row_values = false;
+  bool sinks = false;
+  bool score_terms = false;
 };
 
 constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
@@ -107,6 +111,14 @@ constexpr SoftmaxKernelRow in_registers_backward(int types, int vectors) {
 }
 constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
   row.converts = true;
+  return row;
+}
+constexpr SoftmaxKernelRow without_sinks(SoftmaxKernelRow row) {
+  row.sinks = false;
+  return row;
+}
+constexpr SoftmaxKernelRow with_score_terms(SoftmaxKernelRow row) {
+  row.score_terms = true;
   return row;
 }
 // For kernels that would have more registers, or be slower for short rows, in all calls.
@@ -142,13 +154,13 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88.
     table::without_row_values(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1)),
-    table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 2),
+    table::without_sinks(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 2)),
     table::without_row_values(table::in_registers(bits_16, no_bias, SoftmaxForm::whole, 4)),
-    table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4),
+    table::without_sinks(table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4)),
     table::in_registers(bits_32, no_mask, SoftmaxForm::whole, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
-    table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 16),
+    table::without_sinks(table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 16)),
     table::without_row_values(table::in_registers(bits_16, no_mask | bias_mask, SoftmaxForm::unfilled, 2)),
     table::without_row_values(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4)),
     table::without_row_values(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2)),
@@ -157,18 +169,18 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
     table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 8, 2),
-    table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4),
+    table::with_score_terms(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4)),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::any, 8, 3, 256),
-    table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8),
+    table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8)),
     table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16),
     table::converting(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
     table::converting(table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16)),
-    table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8)),
-    table::in_registers_backward(up_to_32_bits, 1),
+    table::with_score_terms(table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8))),
+    table::without_sinks(table::in_registers_backward(up_to_32_bits, 1)),
     table::in_registers_backward(up_to_32_bits, 2),
     table::without_row_values(table::in_registers_backward(up_to_32_bits, 4)),
-    table::in_registers_backward(bits_32, 8),
+    table::with_score_terms(table::in_registers_backward(bits_32, 8)),
     table::converting(table::in_registers_backward(bits_16, 8)),
     // Vectors per thread in registers; the others are in shared memory.
     {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},
@@ -208,8 +220,8 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::framed(true, bits_16, 5, 6, 3),
     table::framed(true, bits_32, 3, 6, 2),
     // Rows per thread.
-    {SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8},
-    {SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256},
+    table::without_sinks({SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8}),
+    table::without_sinks({SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256}),
     // float32 is faster with a constant number of threads per row.
     table::in_lanes(0, up_to_32_bits, 1, 2),
     table::in_lanes(0, up_to_32_bits, 3, 3),
@@ -233,9 +245,9 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.
-    table::in_registers_backward(bits_16, 4),
-    {SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0},
-    {SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0},
+    table::with_score_terms(table::in_registers_backward(bits_16, 4)),
+    table::with_score_terms({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
+    table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
 };
 constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);
 
@@ -250,7 +262,8 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
   return row.mechanism == query.mechanism && row.backward == query.backward &&
          takes(row, query.element_bytes, query.mask) && row.form <= query.form && row.converts == query.converts &&
          row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes) &&
-         (row.row_values || !query.row_values);
+         (row.row_values || !query.row_values) && (row.sinks || !query.sinks) &&
+         (row.score_terms || !query.score_terms);
 }
 
 // The index of the query's kernel; -1: there is none.

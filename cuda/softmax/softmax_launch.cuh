@@ -53,7 +53,8 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
     return launch(kernel, plan.launch, stream, mechanism, plan.params);
   };
   using RowTerms = std::conditional_t<row.backward, GradientTerms<T>, SoftmaxTerms<T, kMask>>;
-  using Terms = std::conditional_t<row.row_values, RowTerms, WithoutRowValues<RowTerms>>;
+  using TermsOfRow = std::conditional_t<row.sinks, RowTerms, WithoutSinks<RowTerms>>;
+  using Terms = std::conditional_t<row.row_values, TermsOfRow, WithoutRowValues<RowTerms>>;
   if constexpr (row.mechanism == SoftmaxKernel::row_in_registers)
     return start_with(row_in_registers<Terms, kRow>, plan.config.as<RowInRegisters>());
   else if constexpr (row.mechanism == SoftmaxKernel::row_in_shared)

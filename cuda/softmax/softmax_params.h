@@ -16,7 +16,7 @@ enum SoftmaxOperand : int {
   softmax_x,          // forward: x; backward: dy
   softmax_out,        // forward: y; backward: dx
   softmax_bias_or_y,  // forward: the bias; backward: y
-  softmax_dense,      // the dense mask
+  softmax_dense,      // forward: the dense mask; backward with a softcap: x
   softmax_lengths,    // one length per row
   softmax_row,        // no memory: the row's index among its q rows, for causal and window
   softmax_lse,        // forward: the log-sum-exp, written; backward: its gradient
@@ -34,6 +34,14 @@ struct SoftmaxRowDim {
 // One more than a request has: one dimension may be split into L2 tiles.
 constexpr int max_softmax_dims = max_rank + 1;
 
+// Operands with one number per row that few kernels read: their strides are elements.
+enum RowNumber : int { row_sink, row_scale, num_row_numbers };
+
+struct RowNumberStrides {
+  int32_t of[num_row_numbers] = {};
+  friend bool operator==(const RowNumberStrides&, const RowNumberStrides&) = default;
+};
+
 // The rows of a call in the fewest dimensions, in the order in which blocks take them. Dimensions innermost first; none
 // has extent 1, and no two neighbours are one dimension to every operand.
 struct SoftmaxRows {
@@ -46,6 +54,7 @@ struct SoftmaxRows {
   int32_t l2_tile_rows = 0;
   int64_t l2_tile_extent = 0;
   SoftmaxRowDim dims[max_softmax_dims];
+  RowNumberStrides numbers[max_softmax_dims];  // of each dimension
   friend bool operator==(const SoftmaxRows&, const SoftmaxRows&) = default;
 };
 
@@ -60,6 +69,16 @@ struct SoftmaxInterval {
   int64_t diagonal_begin = 0;
   int64_t diagonal_end = 0;
   friend bool operator==(const SoftmaxInterval&, const SoftmaxInterval&) = default;
+};
+
+// What kernels with row values read besides lse: float32 numbers, of a float64 x float64.
+struct SoftmaxExtras {
+  const unsigned char* numbers[num_row_numbers] = {};
+  unsigned char* dsinks = nullptr;           // backward, as lse: the gradients of the sinks, a part per row
+  const unsigned char* saved_lse = nullptr;  // backward with dsinks: what the forward call wrote
+  const unsigned char* x = nullptr;          // backward with a softcap
+  double softcap = 0;                        // 0: none
+  friend bool operator==(const SoftmaxExtras&, const SoftmaxExtras&) = default;
 };
 
 // What every kernel gets, after its mechanism's parameters. All that threads read first is in a few lines of the
@@ -91,7 +110,8 @@ struct SoftmaxParams {
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
   unsigned char* lse = nullptr;  // float32, of a float64 x float64; not before what every kernel reads
-  SoftmaxRows rows;              // last: 2.4 KB, of which kernels read the start
+  SoftmaxRows rows;              // 2.6 KB, of which kernels read the start
+  SoftmaxExtras extras;          // last: few kernels read it
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
 

@@ -664,15 +664,45 @@ typedef struct flowk_softmax_mask {
   void *lse;
   /** Of flowk_masked_softmax_backward(): the gradient of lse, as `lse`. NULL: zeros. */
   const void *dlse;
+
+  /** A logit per row that has no column: it takes part in the row's sum and in lse only (attention sinks). A float32
+   * number per row, or float64 if x is float64. A call with sinks, row_scale or softcap has less than 2^31 rows. NULL:
+   * no sinks. */
+  const void *sinks;
+  /** `rank` - 1 strides, for the leading dimensions, less than 2^31 over the extent in size; one logit per head has
+   * strides of 0 but for the heads. NULL: in C order. */
+  const int64_t *sinks_strides;
+
+  /** Numbers in device memory that multiply `scale`, of the element type of `sinks`, one per row; with strides of 0 one
+   * for all rows. A captured graph reads them anew. NULL: ones. */
+  const void *row_scale;
+  const int64_t *row_scale_strides; /**< as sinks_strides */
+
+  /** c > 0: z = c * tanh(scale * row_scale * x / c) + bias, with c in 2^-126 ... 2^126, for float64 in 2^-1022 ...
+   * 2^1022. 0: no softcap. */
+  double softcap;
+
+  /** Of flowk_masked_softmax_backward(), which writes it: each row's part of the gradient of its sink, as `lse`. The
+   * gradient of a sink is the sum over the rows that have it, which the caller adds up in an order that he chooses. It
+   * needs `sinks`, and `lse` as the forward call wrote it. NULL: not wanted. */
+  void *dsinks;
+
+  /** Of flowk_masked_softmax_backward() with a softcap: the forward call's x, of y's element type. NULL: not given. */
+  const void *x;
+  const int64_t *x_strides; /**< as dense_strides */
 } flowk_softmax_mask;
 
 /** flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
 #define FLOWK_SOFTMAX_MASK_INIT \
-  {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL}
+  {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, \
+   NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL}
 
 /**
  * z[..., j] = scale * x[..., j] + bias[..., j]
  * y[..., j] = exp(z[..., j]) / sum over unmasked i of exp(z[..., i])   for an unmasked column j, 0 for a masked one
+ *
+ * With row_scale, softcap and sinks in `mask` the scale is scale * row_scale, the product has a softcap, and exp(sink)
+ * is added to the sum.
  *
  * and with log_softmax = 1
  *
@@ -696,11 +726,12 @@ typedef struct flowk_softmax_mask {
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. Without a bias no finite input
- *   overflows: z may be past the type's largest number, and y is right. With a bias, z is a number of that type, and
- *   infinite where it is too large for it. exp(z - largest z) is 0 below 2^-126 unless x is float64, so that a y below
- *   about 2^-126 may be 0. With log_softmax read -infinity for 0:
+ *   overflows: z may be past the type's largest number, and y is right. With a bias or row_scale, z is a number of that
+ *   type, and infinite where it is too large for it. With a softcap c, c * tanh() of a 16-bit x is exact to c * 2^-22,
+ *   and an infinite x gives c or -c. exp(z - largest z) is 0 below 2^-126 unless x is float64, so that a y below about
+ *   2^-125 may be 0. With log_softmax read -infinity for 0:
  *   - a masked column is 0, for any values of x, bias and the rest of the row;
- *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0;
+ *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0, and its lse is the sink;
  *   - an unmasked z of -infinity beside others gives 0;
  *   - one unmasked column, of finite z, is exactly 1 (log_softmax: 0, but within 2^-21 of it for float16);
  *   - a NaN or +infinity among the unmasked z of a row gives NaN in all its unmasked columns.
@@ -729,16 +760,21 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  *
  * dx[..., j] = scale * (dy[..., j] - exp(y[..., j]) * (sum over i of dy[..., i] - dlse))
  *
- * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1.
+ * With row_scale and a softcap c, scale is scale * row_scale * (1 - tanh(scale * row_scale * x / c)^2). The gradient of
+ * a sink is the sum over its rows of -exp(sink - lse) * (sum over i of y[..., i] * dy[..., i] - dlse), with log_softmax
+ * of -exp(sink - lse) * (sum over i of dy[..., i] - dlse).
+ *
+ * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1, without row_scale and
+ * softcap.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
- *   `mask` may be the forward call's. Only lengths, causal, window and dlse are used: the columns that the first three
- *   mask get 0, and are not read but for the exceptions of flowk_masked_softmax(). dense, bias and lse are ignored,
- *   because y already contains their effect. Without lengths, causal and window the result is the same.
+ *   `mask` may be the forward call's, with dlse, dsinks and x. The columns that lengths, causal and window mask get 0,
+ *   and are not read but for the exceptions of flowk_masked_softmax(); without these three the result is the same.
+ *   dense and bias, and sinks and lse without dsinks, are ignored, because y already contains their effect.
  * Element types: as in flowk_masked_softmax(). dy and y have the forward call's y type, dx has its x type.
  * Pointers: dx may be dy itself or y itself (same pointer, strides and type); otherwise it must not overlap them. It
- *   must not overlap the lengths or dlse. No two elements of dx may share memory. Statuses: as in
- *   flowk_masked_softmax().
+ *   must not overlap a tensor of `mask`, nor must dsinks another tensor. No two elements of dx may share memory.
+ *   Statuses: as in flowk_masked_softmax().
  * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all
  *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
  */

@@ -105,6 +105,14 @@ class SoftmaxMask(Structure):
         ("bias_dtype", c_int32),
         ("lse", c_void_p),
         ("dlse", c_void_p),
+        ("sinks", c_void_p),
+        ("sinks_strides", c_void_p),
+        ("row_scale", c_void_p),
+        ("row_scale_strides", c_void_p),
+        ("softcap", c_double),
+        ("dsinks", c_void_p),
+        ("x", c_void_p),
+        ("x_strides", c_void_p),
     ]
 
 

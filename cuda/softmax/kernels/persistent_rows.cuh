@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll 1
   for (int i = 0; i < num_indices; ++i) {
     const Row leaving = taken;
-    const RowPartial<typename Terms::T> row = exchange.receive(i);
+    const RowPartial<typename Terms::T> row = Terms::with_sinks(params, linear + i * linear_step, exchange.receive(i));
     results.begin_leaving(row);
     if (leaving.has_outer) leaving.store_outer(Terms(params).finish(params, row).of(taken_outer));
     unsigned char* out = leaving.out;

@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   constexpr bool is_whole = has_whole_rows<kForm>;
   constexpr bool has_outer = kForm == SoftmaxForm::any;
+  constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (has_bias || Terms::is_backward);
   const RowOutput<T, kConverts> output{params};
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
@@ -82,13 +83,14 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   const bool bias_by_vectors = is_whole || params.bias_is_aligned;
+  const bool loads_bias = bias_by_vectors && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias ? kVectors : 1];
   if constexpr (has_bias) {
-    const unsigned char* const bias = input(1);
+    const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       raw_bias[i] = {0, 0, 0, 0};
-      if (bias_by_vectors && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
+      if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
     }
   }
   DenseWords<width> dense[kMask == SoftmaxMask::none ? 1 : kVectors];
@@ -106,7 +108,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   A outer[num_inputs];
-  Terms::load_one(params, row, outer_column, outer);
+  [[maybe_unused]] const std::conditional_t<has_score_terms, RowScore<T>, NoRowScore> score(
+      params, static_cast<uint32_t>(linear), row.columns > 0);
+  if constexpr (has_score_terms && has_bias) {
+    outer[0] = negative_infinity<A>();
+    if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+      outer[0] = load_row_score(params, row, score, outer_column);
+  } else {
+    Terms::load_one(params, row, outer_column, outer);
+  }
 
   if constexpr (Terms::is_backward) {
     // At most two vectors per row contain an end of the interval.
@@ -115,7 +125,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
     }
-    const Terms terms(params);
+    // With a softcap the gradients of z come first.
+    const auto terms_of = [&](bool is_log) {
+      Terms terms(params, is_log);
+      if constexpr (has_score_terms) terms.scale = score.factor();
+      return terms;
+    };
+    const Terms terms = terms_of(params.log_softmax);
     A sum = begin.sum + terms.term(outer);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -133,6 +149,21 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    [[maybe_unused]] bool has_softcap = false;
+    [[maybe_unused]] const unsigned char* scores = nullptr;
+    constexpr bool holds_scores = has_score_terms && kVectors <= 4;
+    [[maybe_unused]] uint4 raw_scores[holds_scores ? kVectors : 1];
+    if constexpr (has_score_terms) {
+      has_softcap = score.has_softcap();
+      if (has_softcap && row.columns > 0) {
+        scores = row_of_scores(params, static_cast<uint32_t>(linear));
+        scores += first_bytes;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+          if (holds_scores && is_read(i))
+            raw_scores[holds_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
@@ -142,15 +173,28 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       }
       A dx[width];
       if (params.log_softmax)
-        Terms(params, true).vector_results(raw[i][0], raw[i][1], sum, dx);
+        terms_of(true).vector_results(raw[i][0], raw[i][1], sum, dx);
       else
-        Terms(params, false).vector_results(raw[i][0], raw[i][1], sum, dx);
+        terms_of(false).vector_results(raw[i][0], raw[i][1], sum, dx);
       Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
+      if constexpr (has_score_terms) {
+        if (has_softcap) {
+          A x[width];
+          widen_vector<T>(
+              holds_scores ? raw_scores[holds_scores ? i : 0] : load_vector(scores + i * own.step * vector_bytes), x);
+#pragma unroll
+          for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
+        }
+      }
       output.store_vector(out + i * own.step * out_bytes, dx);
     }
-    if (outer_column >= 0)
-      output.store_column(row.out, outer_column,
-                          typename Terms::Results{terms, sum}.of_column(row, outer_column, outer));
+    if (outer_column >= 0) {
+      A dx = typename Terms::Results{terms, sum}.of_column(row, outer_column, outer);
+      if constexpr (has_score_terms)
+        if (has_softcap) dx = score.gradient(dx, load_element<T>(scores - first_bytes, outer_column));
+      output.store_column(row.out, outer_column, dx);
+    }
+    Terms::leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
   } else {
     using E = RowValue<T>;
     constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
@@ -165,7 +209,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     VectorMax<T> largest_x;
     A largest = outer[0];
     if constexpr (has_bias) {
-      const A scale = signed_scale<A>(params);
+      A scale = signed_scale<A>(params);
+      if constexpr (has_score_terms) scale = score.factor();
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int column = vectors.head + own.at(i) * width;
@@ -176,6 +221,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         }
         A values[width], bias[width];
         widen_vector<T>(raw[i][0], values);
+        if constexpr (has_score_terms) {
+          if (score.has_softcap()) {
+#pragma unroll
+            for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
+          }
+        }
         if (bias_by_vectors) {
           widen_vector<T>(raw_bias[i], bias);
         } else {
@@ -270,7 +321,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       take_exponentials(std::false_type{});
     const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
-    const RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
+    RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
+    if (row.columns > 0) total = Terms::with_sinks(params, linear, total);
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);

@@ -200,7 +200,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
 
-  const RowPartial<T> total = terms.merge(buffer, group, partial);
+  RowPartial<T> total = terms.merge(buffer, group, partial);
+  if (row.columns > 0) total = terms.with_sinks(params, linear, total);
   if (terms.has_nan(total)) {
     store_nan_columns<T, Terms::mask>(params, row, group.rank * threads + lane, row.columns, threads * group.blocks);
     return terms.leave(params, linear, is_first, total);

@@ -2,7 +2,7 @@
 // Sums of exponentials, results from a row's maximum and sum, and the terms that mechanisms are templates over.
 #pragma once
 
-#include "softmax/kernels/softmax_reduce.cuh"
+#include "softmax/kernels/row_extras.cuh"
 
 namespace flowk::softmax {
 
@@ -105,12 +105,13 @@ __device__ __forceinline__ A log_of(float sum) {
 
 // Stores the log-sum-exp of row `linear` of the grid's order, z = score * scale. Called by one thread of the row, after
 // its results, when few registers are in use.
-template <class T>
+template <class T, bool kSinks = true>
 __device__ __noinline__ void store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
                                        RowPartial<T> row) {
   using A = ComputeType<T>;
-  *row_value<A>(params, params.lse, softmax_lse, linear) =
-      row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum));
+  A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum));
+  if constexpr (kSinks) lse = lse_with_sink(params, linear, scale, row.max, lse);
+  *row_value<A>(params, params.lse, softmax_lse, linear) = lse;
 }
 
 // Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = difference *
@@ -184,8 +185,8 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
 // ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
 // masked columns add nothing to the row. begin() makes a thread's Partial; that of the row's `is_first` thread has the
 // gradient of the log-sum-exp. The thread takes its inputs into it. merge() makes the row's RowPartial of the partial
-// results of threads, warps, blocks or slices. finish() makes of it what computes the results. leave() stores the
-// log-sum-exp.
+// results of threads, warps, blocks or slices. with_sinks() adds the row's sink to it. finish() makes of it what
+// computes the results. leave() stores the log-sum-exp, or the gradient of the sink.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {
@@ -265,6 +266,14 @@ struct SoftmaxTerms {
                                                         int num_partials, int lane) {
     return combine_partials<T, kMask>(parts, num_partials, lane, exponent_scale<T, kMask>(params));
   }
+  // The natural logarithm's factor of a score.
+  static __device__ __forceinline__ A natural_scale(const SoftmaxParams& params) {
+    return kMask == SoftmaxMask::bias ? A{1} : signed_scale<A>(params);
+  }
+  static __device__ __forceinline__ RowPartial<T> with_sinks(const SoftmaxParams& params, int64_t linear,
+                                                             const RowPartial<T>& row) {
+    return with_sink<T>(params, static_cast<uint32_t>(linear), natural_scale(params), row);
+  }
   // In a row with an unmasked NaN all results of unmasked columns are NaN.
   static __device__ __forceinline__ bool has_nan(const RowPartial<T>& row) { return row.sum != row.sum; }
   static __device__ __forceinline__ Results finish(const SoftmaxParams& params, const RowPartial<T>& row) {
@@ -273,7 +282,7 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
                                                const RowPartial<T>& row) {
     if (params.lse == nullptr || !is_first) return;
-    store_lse<T>(params, linear, kMask == SoftmaxMask::bias ? A{1} : signed_scale<A>(params), row);
+    store_lse<T>(params, linear, natural_scale(params), row);
   }
 };
 
@@ -409,18 +418,39 @@ struct GradientTerms {
                                                         int num_partials, int lane) {
     return {A{0}, sum_partials(parts, num_partials, lane)};
   }
+  static __device__ __forceinline__ RowPartial<T> with_sinks(const SoftmaxParams&, int64_t, const RowPartial<T>& row) {
+    return row;
+  }
   // A NaN in dy or y makes the sum NaN, and so each result.
   static __device__ __forceinline__ bool has_nan(const RowPartial<T>&) { return false; }
   __device__ __forceinline__ Results finish(const SoftmaxParams&, const RowPartial<T>& row) const {
     return {*this, static_cast<A>(row.sum)};
   }
-  static __device__ __forceinline__ void leave(const SoftmaxParams&, uint32_t, bool, const RowPartial<T>&) {}
+  static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
+                                               const RowPartial<T>& row) {
+    if (params.extras.dsinks != nullptr && is_first) store_sink_gradient<A>(params, linear, static_cast<A>(row.sum));
+  }
 };
 
-// Terms of kernels that take no calls with a log-sum-exp.
+// Terms of kernels that take calls with a log-sum-exp and none with sinks.
 template <class Base>
-struct WithoutRowValues : Base {
+struct WithoutSinks : Base {
   using Base::Base;
+  using T = typename Base::T;
+  static __device__ __forceinline__ RowPartial<T> with_sinks(const SoftmaxParams&, int64_t, const RowPartial<T>& row) {
+    return row;
+  }
+  static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
+                                               const RowPartial<T>& row) {
+    if constexpr (!Base::is_backward)
+      if (params.lse != nullptr && is_first) store_lse<T, false>(params, linear, Base::natural_scale(params), row);
+  }
+};
+
+// And none with a log-sum-exp.
+template <class Base>
+struct WithoutRowValues : WithoutSinks<Base> {
+  using WithoutSinks<Base>::WithoutSinks;
   static __device__ __forceinline__ typename Base::Partial begin(const SoftmaxParams& params, uint32_t, bool) {
     return Base::begin(params);
   }

@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll 1
   for (int i = slice.thread; i < slice.slices; i += slice.threads) terms.take(partials[i], &partial);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
-  const RowPartial<T> total = terms.merge(buffer, slice.group, partial);
+  const RowPartial<T> total = terms.with_sinks(params, slice.linear, terms.merge(buffer, slice.group, partial));
   const unsigned arrival = slice.arrive();
 
   if (terms.has_nan(total)) {

@@ -24,7 +24,7 @@ struct StridedSoftmax {
 
   __device__ __forceinline__ explicit StridedSoftmax(const SoftmaxParams& params)
       : log_softmax(params.log_softmax), negates(params.negates_x) {
-    const ScoreSteps<A> steps(params);
+    const ScoreSteps<A> steps(params, params.bias_or_y != nullptr);
     size = negates ? -steps.step : steps.step;
     factor = steps.factor * static_cast<A>(base_per_natural<E>);
   }

@@ -27,15 +27,15 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
   if (outer_column >= 0) column(outer_column);
 }
 
-// Scores here are scale * x + bias, or without a bias x * step, and an exponent is (score - reference) * factor. Step
-// is a power of 2, negative if the scale is, so small that differences are finite and that the factor is a normal
-// number, except for a scale of 0: its exponents are below 2^-80.
+// Scores here are z if there is a bias, a softcap or a scale per row, and x * step if not, and an exponent is (score -
+// reference) * factor. Step is a power of 2, negative if the scale is, so small that differences are finite and that
+// the factor is a normal number, except for a scale of 0: its exponents are below 2^-80.
 template <class A>
 struct ScoreSteps {
   A step = 1;
   A factor = 1;
-  __device__ __forceinline__ explicit ScoreSteps(const SoftmaxParams& params) {
-    if (params.bias_or_y != nullptr) return;
+  __device__ __forceinline__ ScoreSteps(const SoftmaxParams& params, bool are_scaled) {
+    if (are_scaled) return;
     constexpr bool is_double = sizeof(A) == 8;
     double size = is_double && params.scale > 1 ? 1 : 0.5;
     if (params.scale < (is_double ? min_float64_scale : min_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
@@ -44,18 +44,30 @@ struct ScoreSteps {
   }
 };
 
+// Has the call a softcap or a scale per row?
+template <class Score>
+__device__ __forceinline__ bool uses_score(const SoftmaxParams& params, const Score& score) {
+  if constexpr (std::is_same_v<Score, NoRowScore>)
+    return false;
+  else
+    return score.has_softcap() || params.extras.numbers[row_scale] != nullptr;
+}
+
 // The score of one column.
-template <class T>
+template <class T, class Score>
 __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& params, const SoftmaxRow& row,
-                                                         const ScoreSteps<ComputeType<T>>& steps, int column) {
+                                                         const ScoreSteps<ComputeType<T>>& steps, const Score& score,
+                                                         int column) {
+  if constexpr (!std::is_same_v<Score, NoRowScore>)
+    if (uses_score(params, score)) return load_row_score(params, row, score, column);
   return params.bias_or_y != nullptr ? load_score<T, SoftmaxMask::bias>(params, row, column)
                                      : load_element<T>(row.x, column) * steps.step;
 }
 
 // The scores of a vector's columns, -infinity where masked.
-template <class T>
+template <class T, class Score>
 __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row,
-                                            const ScoreSteps<ComputeType<T>>& steps, int column,
+                                            const ScoreSteps<ComputeType<T>>& steps, const Score& score, int column,
                                             ComputeType<T> (&scores)[vector_width<T>]) {
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>;
@@ -63,8 +75,15 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
   const uint4 vector = load_vector(row.x + static_cast<int64_t>(column) * static_cast<int>(sizeof(T)));
   uint32_t kept = params.interval.exists ? interval_bits(column, width, row.begin, row.end) : (1u << width) - 1;
   widen_vector<T>(vector, scores);
+  A scale = signed_scale<A>(params);
+  if constexpr (!std::is_same_v<Score, NoRowScore>) {
+    scale = score.factor();
+    if (score.has_softcap()) {
+#pragma unroll
+      for (int j = 0; j < width; ++j) scores[j] = score.capped(scores[j]);
+    }
+  }
   if (has_bias) {
-    const A scale = signed_scale<A>(params);
 #pragma unroll
     for (int j = 0; j < width; ++j)
       if ((kept >> j & 1) != 0)
@@ -72,8 +91,9 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
             scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
                                                         : load_element<T>(row.bias_or_y, column + j));
   } else {
+    const A step = uses_score(params, score) ? scale : steps.step;
 #pragma unroll
-    for (int j = 0; j < width; ++j) scores[j] *= steps.step;
+    for (int j = 0; j < width; ++j) scores[j] *= step;
   }
   if (row.dense != nullptr) {
 #pragma unroll
@@ -111,8 +131,22 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     output.store_vector(row.out + static_cast<int64_t>(column) * output.column_bytes(), results);
   };
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
+  constexpr bool has_score_terms = softmax_kernels[kRow].score_terms;
+  const std::conditional_t<has_score_terms, RowScore<T>, NoRowScore> row_score(params, static_cast<uint32_t>(linear),
+                                                                               row.columns > 0);
   if constexpr (Terms::is_backward) {
-    const Terms terms(params);
+    Terms terms(params);
+    [[maybe_unused]] const unsigned char* scores = nullptr;
+    if constexpr (has_score_terms) {
+      terms.scale = row_score.factor();
+      if (row_score.has_softcap() && row.columns > 0) scores = row_of_scores(params, static_cast<uint32_t>(linear));
+    }
+    // dx of a column from the gradient of its z.
+    const auto of_x = [&](A dz, int column) {
+      if constexpr (has_score_terms)
+        if (scores != nullptr) return row_score.gradient(dz, load_element<T>(scores, column));
+      return dz;
+    };
     const auto is_inside = [&](int column) { return column >= row.begin && column < row.end; };
     const auto load_both = [&](int column, A(&dy)[width], A(&y)[width]) {
       const int64_t offset = static_cast<int64_t>(column) * static_cast<int>(sizeof(T));
@@ -143,18 +177,20 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
           if (is_read(column)) load_both(column, dx, y);
 #pragma unroll
           for (int j = 0; j < width; ++j)
-            dx[j] = is_read(column) && is_inside(column + j) ? terms.result(dx[j], y[j], sum) : A{0};
+            dx[j] = is_read(column) && is_inside(column + j) ? of_x(terms.result(dx[j], y[j], sum), column + j) : A{0};
           store_vector(column, dx);
         },
         [&](int column) {
           A dx = 0;
           if (is_inside(column))
-            dx = terms.result(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column), sum);
+            dx =
+                of_x(terms.result(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column), sum), column);
           output.store_column(row.out, column, dx);
         });
+    terms.leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
   } else {
     using E = RowValue<A>;  // as a float32 row: the output may be float32
-    const ScoreSteps<A> steps(params);
+    const ScoreSteps<A> steps(params, params.bias_or_y != nullptr || uses_score(params, row_score));
     const A scale = steps.factor;
     const A infinity = -negative_infinity<A>();
 
@@ -174,23 +210,31 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
         params, mechanism, row, vectors, group, lane, false,
         [&](int column) {
           A scores[width];
-          load_scores<T>(params, row, steps, column, scores);
+          load_scores<T>(params, row, steps, row_score, column, scores);
           take(scores, width);
         },
         [&](int column) {
           if (!is_unmasked<SoftmaxMask::bias>(row, column)) return;
-          const A score = load_any_score<T>(params, row, steps, column);
+          const A score = load_any_score<T>(params, row, steps, row_score, column);
           take(&score, 1);
         });
     // Combines the lanes' sums.
     const A largest_of_warp = max_over_lanes(largest, group.lanes);
     if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
     const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
-    const RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
+    RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
+    if constexpr (softmax_kernels[kRow].row_values)
+      if (row.columns > 0) total = with_sink<A>(params, static_cast<uint32_t>(linear), scale, total);
 
     const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
     const bool log_softmax = params.log_softmax;
-    const ResultFactors<A> result(log_softmax, total.sum, A{1});
+    ResultFactors<A> result(log_softmax, total.sum, A{1});
+    if constexpr (softmax_kernels[kRow].row_values) {
+      if (log_softmax && params.extras.numbers[row_sink] != nullptr && total.sum > E{0}) {
+        const A distance = sink_distance(params, static_cast<uint32_t>(linear), scale, static_cast<A>(total.max));
+        if (distance > max_sink_distance<A>) result.term = -distance;
+      }
+    }
     if constexpr (softmax_kernels[kRow].row_values)
       if (params.lse != nullptr && is_first) store_lse<A>(params, linear, scale, total);
     if (total.sum != total.sum)
@@ -204,15 +248,16 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
         params, mechanism, row, vectors, group, lane, true,
         [&](int column) {
           A y[width];
-          if (is_read(column)) load_scores<T>(params, row, steps, column, y);
+          if (is_read(column)) load_scores<T>(params, row, steps, row_score, column, y);
 #pragma unroll
           for (int j = 0; j < width; ++j) y[j] = probability(is_read(column) ? y[j] : -infinity);
           store_vector(column, y);
         },
         [&](int column) {
           const bool is_own_unmasked = is_unmasked<SoftmaxMask::bias>(row, column);
-          output.store_column(row.out, column,
-                              probability(is_own_unmasked ? load_any_score<T>(params, row, steps, column) : -infinity));
+          output.store_column(
+              row.out, column,
+              probability(is_own_unmasked ? load_any_score<T>(params, row, steps, row_score, column) : -infinity));
         });
   }
 }

@@ -81,7 +81,7 @@ bool reads_less(const SoftmaxCall& call) {
 }
 
 SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
-  if (call.has_tails) return SoftmaxForm::any;
+  if (call.has_tails || call.has_score_terms) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
   if (call.mask == SoftmaxMask::none) {
     if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;

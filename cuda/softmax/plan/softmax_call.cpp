@@ -11,9 +11,13 @@
 namespace flowk::softmax {
 namespace {
 
+bool has_score_terms_of(const SoftmaxRequest& request) {
+  return request.softcap > 0 || request.numbers[row_scale] != nullptr;
+}
+
 SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::none;
-  if (request.pointers[softmax_bias_or_y] != nullptr) return SoftmaxMask::bias;
+  if (request.pointers[softmax_bias_or_y] != nullptr || has_score_terms_of(request)) return SoftmaxMask::bias;
   return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::none;
 }
 
@@ -69,23 +73,29 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   vector_columns = static_cast<int32_t>(vector_bytes / in_bytes);
   row_vectors = request.columns / vector_columns;
   row_bytes = request.columns * in_bytes;
-  num_inputs = request.backward || mask == SoftmaxMask::bias ? 2 : 1;
-  has_dense = request.pointers[softmax_dense] != nullptr;
+  num_inputs = request.backward || request.pointers[softmax_bias_or_y] != nullptr ? 2 : 1;
+  has_score_terms = has_score_terms_of(request);
+  has_dense = !request.backward && request.pointers[softmax_dense] != nullptr;
   has_interval = request.has_diagonal || request.lengths_bytes != 0;
   is_plain = !request.backward && mask == SoftmaxMask::none && !has_interval;
   is_one_type = request.in_dtype == request.out_dtype && in_bytes <= 4;
   const int32_t out_bytes = dtype_info(request.out_dtype).element_bytes;
   vectors_agree =
       offsets_agree(*this, softmax_out, out_bytes, std::min<int64_t>(vector_columns, vector_bytes / out_bytes)) &&
-      (!request.backward || offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns));
-  bias_vectors_agree = mask == SoftmaxMask::bias && request.bias_dtype == request.in_dtype &&
-                       offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns);
+      (!request.backward || offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)) &&
+      (!request.backward || request.softcap == 0 || offsets_agree(*this, softmax_dense, in_bytes, vector_columns));
+  bias_vectors_agree =
+      mask == SoftmaxMask::bias &&
+      (request.pointers[softmax_bias_or_y] == nullptr ||
+       (request.bias_dtype == request.in_dtype && offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)));
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
   is_power_of_2 = !has_tails && std::has_single_bit(static_cast<uint64_t>(row_vectors));
   const double scale = std::fabs(request.scale);
-  has_usual_scale = request.backward || mask == SoftmaxMask::bias ||
-                    (scale >= (request.in_dtype == FLOWK_FLOAT64 ? min_float64_scale : min_float32_scale) &&
-                     (request.in_dtype != FLOWK_FLOAT16 || scale <= max_float16_scale));
+  const bool needs_log_of_sink = !request.backward && request.log_softmax && request.numbers[row_sink] != nullptr;
+  any_mechanism_is_right =
+      !needs_log_of_sink && (request.backward || mask == SoftmaxMask::bias ||
+                             (scale >= (request.in_dtype == FLOWK_FLOAT64 ? min_float64_scale : min_float32_scale) &&
+                              (request.in_dtype != FLOWK_FLOAT16 || scale <= max_float16_scale)));
 }
 
 }  // namespace flowk::softmax

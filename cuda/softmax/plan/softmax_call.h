@@ -29,7 +29,10 @@ struct SoftmaxCall {
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
   bool is_power_of_2;       // a row is 2^n whole vectors
-  bool has_usual_scale;     // any mechanism computes its exponents right, see min_float32_scale
+  bool has_score_terms;     // a softcap or a scale per row
+  // Does any mechanism compute its results right? Its scale is usual, see min_float32_scale, and there is no logarithm
+  // beside sinks.
+  bool any_mechanism_is_right;
 };
 
 // The memory of all rows of an operand, [first, end).

@@ -77,7 +77,14 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
              static_cast<long long>(request.columns));
   writer.add("; rows in %d dimension%s", params.rows.rank, plural(params.rows.rank));
   if (params.rows.l2_tile_dim > 0) writer.add(", in L2 tiles of %d rows that share a mask", params.rows.l2_tile_rows);
-  if (plan.mask != SoftmaxMask::none) writer.add("; %s", plan.mask == SoftmaxMask::bias ? "bias" : "dense mask");
+  const SoftmaxExtras& extras = params.extras;
+  if (!plan.backward && params.bias_or_y != nullptr)
+    writer.add("; bias");
+  else if (params.dense != nullptr)
+    writer.add("; dense mask");
+  if (extras.numbers[row_scale] != nullptr) writer.add("; scale per row");
+  if (extras.softcap > 0) writer.add("; softcap");
+  if (extras.numbers[row_sink] != nullptr) writer.add(plan.backward ? "; gradient of the sinks" : "; sinks");
   if (params.lse != nullptr) writer.add(plan.backward ? "; gradient of the log-sum-exp" : "; log-sum-exp");
   if (params.interval.exists) writer.add("; one interval of columns per row");
   writer.add("\n  row: %d thread%s of a block", config.lanes_per_row, plural(config.lanes_per_row));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "core/divide.h"
 #include "softmax/plan/softmax_mechanisms.h"
@@ -19,6 +20,15 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
   params->lse = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_lse]));
+  SoftmaxExtras& extras = params->extras;
+  for (int i = 0; i < num_row_numbers; ++i) extras.numbers[i] = static_cast<const unsigned char*>(request.numbers[i]);
+  extras.dsinks = static_cast<unsigned char*>(request.dsinks);
+  extras.saved_lse = static_cast<const unsigned char*>(request.saved_lse);
+  extras.softcap = request.softcap;
+  if (request.backward) {
+    extras.x = std::exchange(params->dense, nullptr);
+    return;
+  }
   if (params->dense == nullptr) return;
   const OperandMemory memory = memory_of(call, softmax_dense, request.columns);
   params->dense_first = memory.first;
@@ -119,7 +129,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
   const auto* const strided = std::get_if<StridedRows>(&config.mechanism);
   if (strided != nullptr || call.request.has_strided_columns)
     return strided != nullptr && call.request.has_strided_columns && fits(call, config, *strided);
-  if (!call.has_usual_scale && config.kernel() != SoftmaxKernel::two_pass_row) return false;
+  if (!call.any_mechanism_is_right && config.kernel() != SoftmaxKernel::two_pass_row) return false;
   const int32_t lanes = config.lanes_per_row, threads = config.block_threads, blocks = config.cluster_blocks;
   // A row has 2^n lanes of one warp, or whole warps. Rows of more than a warp, or of a cluster, share no block.
   if (lanes < 1 || threads < 1 || threads % warp_lanes != 0) return false;

@@ -12,33 +12,44 @@
 namespace flowk::softmax {
 namespace {
 
-bool is_one_dim(const SoftmaxRowDim& outer, const SoftmaxRowDim& inner) {
+struct RowDim {
+  SoftmaxRowDim dim;
+  RowNumberStrides numbers;
+};
+
+bool is_one_dim(const RowDim& outer, const SoftmaxRowDim& inner, const RowNumberStrides& inner_numbers) {
   for (int i = 0; i < num_softmax_operands; ++i)
-    if (outer.strides[i] != inner.strides[i] * inner.extent) return false;
+    if (outer.dim.strides[i] != inner.strides[i] * inner.extent) return false;
+  for (int i = 0; i < num_row_numbers; ++i)
+    if (outer.numbers.of[i] != inner_numbers.of[i] * inner.extent) return false;
   return true;
 }
 
 // Dimensions of extents other than 1, sorted by their strides in the output, then merged.
 void collect_dims(const SoftmaxRequest& request, SoftmaxRows* rows) {
-  SoftmaxRowDim sorted[max_rank];  // largest stride first
+  RowDim sorted[max_rank];  // largest stride first
   int rank = 0;
   for (int d = 0; d < request.rank; ++d) {
     if (request.extents[d] == 1) continue;
     SoftmaxRowDim dim;
+    RowNumberStrides numbers;
     dim.extent = request.extents[d];
     for (int i = 0; i < num_softmax_operands; ++i) dim.strides[i] = request.strides[i][d];
+    for (int i = 0; i < num_row_numbers; ++i) numbers.of[i] = request.number_strides[i][d];
     int at = rank++;
-    for (; at > 0 && std::abs(sorted[at - 1].strides[softmax_out]) < std::abs(dim.strides[softmax_out]); --at)
+    for (; at > 0 && std::abs(sorted[at - 1].dim.strides[softmax_out]) < std::abs(dim.strides[softmax_out]); --at)
       sorted[at] = sorted[at - 1];
-    sorted[at] = dim;
+    sorted[at] = {dim, numbers};
     rows->num_rows *= dim.extent;
   }
   for (int d = rank - 1; d >= 0; --d) {
-    SoftmaxRowDim& inner = rows->dims[std::max(rows->rank - 1, 0)];
-    if (rows->rank > 0 && is_one_dim(sorted[d], inner))
-      inner.extent *= sorted[d].extent;
-    else
-      rows->dims[rows->rank++] = sorted[d];
+    const int last = std::max(rows->rank - 1, 0);
+    if (rows->rank > 0 && is_one_dim(sorted[d], rows->dims[last], rows->numbers[last])) {
+      rows->dims[last].extent *= sorted[d].dim.extent;
+    } else {
+      rows->dims[rows->rank] = sorted[d].dim;
+      rows->numbers[rows->rank++] = sorted[d].numbers;
+    }
   }
 }
 
@@ -65,11 +76,16 @@ void split_into_l2_tiles(const SoftmaxRequest& request, SoftmaxRows* rows) {
   int at = 1;
   while (at < rows->rank && is_shared(softmax_dense, at) && is_shared(softmax_bias_or_y, at)) ++at;
   at = std::max(at, 2);
-  for (int d = rows->rank; d > at; --d) rows->dims[d] = rows->dims[d - 1];
+  for (int d = rows->rank; d > at; --d) {
+    rows->dims[d] = rows->dims[d - 1];
+    rows->numbers[d] = rows->numbers[d - 1];
+  }
   ++rows->rank;
   SoftmaxRowDim& tiles = rows->dims[at];
   tiles.extent = num_tiles;
   for (int i = 0; i < num_softmax_operands; ++i) tiles.strides[i] = rows->dims[0].strides[i] * l2_tile_rows;
+  for (int i = 0; i < num_row_numbers; ++i)
+    rows->numbers[at].of[i] = static_cast<int32_t>(rows->numbers[0].of[i] * l2_tile_rows);
   rows->dims[0].extent = l2_tile_rows;
   rows->num_rows = rows->num_rows / extent * l2_tile_rows * num_tiles;
   rows->l2_tile_dim = at;

@@ -7,8 +7,9 @@
 namespace flowk {
 inline namespace v0_1 {
 
-/** The mask and the bias of a softmax: flowk::softmax_mask().lengths(lengths).causal(). A view that is set broadcasts
- * to the tensor; `lengths` to the tensor without its last dimension. */
+/** The mask and the bias of a softmax, and what else its rows have: flowk::softmax_mask().lengths(lengths).causal(). A
+ * view that is set broadcasts to the tensor; `lengths`, `sinks` and `row_scale` to the tensor without its last
+ * dimension. Numbers per row are float, or double for a tensor of double. */
 class softmax_mask {
  public:
   /** Nonzero: the column is masked. */
@@ -54,26 +55,81 @@ class softmax_mask {
     return *this;
   }
 
+  /** A logit per row without a column, which takes part in the row's sum and in lse. */
+  template <class S, int32_t kRank>
+  softmax_mask &sinks(const view<S, kRank> &sinks) noexcept {
+    sinks_ = sinks;
+    parts_.sinks = sinks.data();
+    return *this;
+  }
+  /** Numbers that multiply the scale. */
+  template <class S, int32_t kRank>
+  softmax_mask &row_scale(const view<S, kRank> &row_scale) noexcept {
+    row_scale_ = row_scale;
+    parts_.row_scale = row_scale.data();
+    return *this;
+  }
+  /** c * tanh(scale * x / c) replaces scale * x; 0: not. */
+  softmax_mask &softcap(double softcap) noexcept {
+    parts_.softcap = softcap;
+    return *this;
+  }
+  /** The log-sum-exp: contiguous, a number per row. masked_softmax() writes it, and masked_softmax_backward() reads it
+   * for dsinks. */
+  template <class A>
+  softmax_mask &lse(A *lse) noexcept {
+    parts_.lse = lse;
+    return *this;
+  }
+  /** Of masked_softmax_backward(): the gradient of lse, as lse. */
+  template <class A>
+  softmax_mask &dlse(const A *dlse) noexcept {
+    parts_.dlse = dlse;
+    return *this;
+  }
+  /** Of masked_softmax_backward(): is written with each row's part of the gradient of its sink, as lse. */
+  template <class A>
+  softmax_mask &dsinks(A *dsinks) noexcept {
+    parts_.dsinks = dsinks;
+    return *this;
+  }
+  /** Of masked_softmax_backward() with a softcap: the x of masked_softmax(). */
+  template <class X, int32_t kRank>
+  softmax_mask &scores(const view<X, kRank> &x) noexcept {
+    x_ = x;
+    parts_.x = x.data();
+    return *this;
+  }
+
   /** Calls call(const flowk_softmax_mask *) with the mask for a tensor of this shape. */
   template <class X, class Call>
   status for_shape(const X &x, const Call &call) const noexcept {
     flowk_softmax_mask parts = parts_;
-    detail::Strides<X::static_rank> dense, lengths, bias;
+    detail::Strides<X::static_rank> dense, lengths, bias, sinks, row_scale, scores;
     if (parts.dense != nullptr)
       if (const status bad = dense.broadcast("dense", dense_, x.rank(), x.shape()); !bad) return bad;
     if (parts.lengths != nullptr && x.rank() > 0)
       if (const status bad = lengths.broadcast("lengths", lengths_, x.rank() - 1, x.shape()); !bad) return bad;
     if (parts.bias != nullptr)
       if (const status bad = bias.broadcast("bias", bias_, x.rank(), x.shape()); !bad) return bad;
+    if (parts.sinks != nullptr && x.rank() > 0)
+      if (const status bad = sinks.broadcast("sinks", sinks_, x.rank() - 1, x.shape()); !bad) return bad;
+    if (parts.row_scale != nullptr && x.rank() > 0)
+      if (const status bad = row_scale.broadcast("row_scale", row_scale_, x.rank() - 1, x.shape()); !bad) return bad;
+    if (parts.x != nullptr)
+      if (const status bad = scores.broadcast("scores", x_, x.rank(), x.shape()); !bad) return bad;
     parts.dense_strides = dense.get();
     parts.lengths_strides = lengths.get();
     parts.bias_strides = bias.get();
+    parts.sinks_strides = sinks.get();
+    parts.row_scale_strides = row_scale.get();
+    parts.x_strides = scores.get();
     return call(&parts);
   }
 
  private:
   flowk_softmax_mask parts_ = FLOWK_SOFTMAX_MASK_INIT;
-  detail::Layout<any_rank> dense_, lengths_, bias_;
+  detail::Layout<any_rank> dense_, lengths_, bias_, sinks_, row_scale_, x_;
 };
 
 }  // namespace v0_1

@@ -264,6 +264,17 @@ TEST(softmax_masks_broadcast) {
   flowk::masked_softmax_backward(scores, out, view{dx.data(), {2, 2, 3}});
   CHECK(std::fabs(dx[0]) < 1e-6f);
   CHECK(has(flowk::masked_softmax(flowk::explain, scores, out, copied), "bias"));
+  const std::vector<float> sinks = {1, 3}, row_scale = {2};  // a sink per batch, for both rows
+  std::vector<float> lse(4), dsinks(4), dlse(4, 1.0f);
+  flowk::softmax_mask rows;
+  rows.sinks(view{sinks.data(), {2, 1}}).row_scale(view{row_scale.data(), {1, 1}}).softcap(4).lse(lse.data());
+  flowk::masked_softmax(scores, out, rows);
+  const double z = 4 * std::tanh(0.5), total = 3 * std::exp(z) + std::exp(3.0);
+  CHECK(std::fabs(y[11] - std::exp(z) / total) < 1e-6 && std::fabs(lse[3] - std::log(total)) < 1e-6);
+  rows.dlse(dlse.data()).dsinks(dsinks.data()).scores(scores);
+  flowk::masked_softmax_backward(scores, out, view{dx.data(), {2, 2, 3}}, rows);
+  CHECK(std::fabs(dsinks[3] - std::exp(3 - std::log(total)) * (1 - 3 * std::exp(z) / total)) < 1e-6);
+  CHECK(has(flowk::masked_softmax(flowk::explain, scores, out, rows), "softcap; sinks"));
   CHECK(has(thrown([&] { flowk::masked_softmax(scores, out, flowk::softmax_mask().bias(view{x.data(), {2}})); }),
             "bias has extent 2 in dimension 0, must be 3"));
   CHECK(!flowk::masked_softmax(std::nothrow, scores, view{y.data(), {3}}));

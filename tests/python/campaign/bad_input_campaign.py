@@ -108,6 +108,7 @@ def _change_mask(mask: dict[str, Any], is_backward: bool, value: Callable[..., N
     value("lengths_from_right", (INVALID,), 2, -1, of=mask)
     value("causal_offset", (INVALID,), far, -far, 2**63 - 1, -(2**63), of=mask)
     value("window", (INVALID,), -1, far, -(2**63), of=mask)
+    value("softcap", (INVALID,), -1.0, float("nan"), float("inf"), of=mask)
     if "lengths" in mask:
         value("lengths_dtype", (UNSUPPORTED,), 0, 2, 9, 12, 99, of=mask)
     if "bias" in mask and not is_backward:
@@ -141,13 +142,14 @@ def _change_tensor(case: Case, name: str, tensor: Tensor, changes: list[Callable
         of[strides] = _with(tensor.strides, dimension, 0)
         return Bad((OVERLAP,), (name,))
 
-    is_optional = name in ("dense", "lengths", "bias", "lse", "dlse", "dx", "dalpha")
+    is_per_row = name in ("lengths", "lse", "dlse", "sinks", "row_scale", "dsinks")
+    is_optional = is_per_row or name in ("dense", "bias", "dx", "dalpha")
     if not is_optional:
         changes.append(null)
     if alignment_bytes(tensor.dtype) > 1:
         changes.append(misaligned)
     # Beside a mask the rows of a softmax are contiguous.
-    is_row = "softmax" in case.function and mask is not None and name not in ("lengths", "lse", "dlse")
+    is_row = "softmax" in case.function and mask is not None and not is_per_row
     leading = tensor.shape[:-1] if is_row else tensor.shape
     if strides in of and any(extent > 1 for extent in leading) and not (is_row and tensor.shape[-1] > 1):
         changes.append(overflowing)

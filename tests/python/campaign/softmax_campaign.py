@@ -27,6 +27,7 @@ from softmax_reference import (
     assert_within,
     backward_reference,
     lse_reference,
+    precision_of,
     softmax_reference,
     unmasked,
     x_values,
@@ -119,6 +120,23 @@ def lengths_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     return tensor(r, dtype, leading, strides, values)
 
 
+def row_numbers_of(r: random.Random, case: SoftmaxCase, low: float, high: float) -> Tensor:
+    """Sinks, or a scale per row."""
+    rng, dtype = generator(r), row_dtype(case)
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        return rng.uniform(low, high, shape).astype(dtype)
+
+    strides = any_strides(r, case.shape[:-1])
+    if chance(r, 40):
+        strides = tuple(0 if chance(r, 60) else stride for stride in strides)
+    return tensor(r, dtype, case.shape[:-1], strides, values)
+
+
+def row_dtype(case: SoftmaxCase) -> np.dtype:
+    return np.dtype("float64" if case.dtype == "float64" else "float32")
+
+
 def dense_of(r: random.Random, case: SoftmaxCase) -> Tensor:
     rng, masked = generator(r), r.choice((0.0, 0.1, 0.5, 0.95, 1.0))
 
@@ -148,7 +166,13 @@ def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> di
             mask |= {name: one, f"{name}_strides": given_strides(r, one)}
             if name != "dense":
                 mask[f"{name}_dtype"] = DTYPE_CODES[one.dtype]
-    mask |= {name: tensors[name] for name in ("lse", "dlse") if name in tensors}
+    for name in ("sinks", "row_scale"):
+        if name in tensors:
+            mask |= {name: tensors[name], f"{name}_strides": given_strides(r, tensors[name])}
+    if "x" in tensors and case.softcap and "dx" in tensors:
+        mask |= {"x": tensors["x"], "x_strides": given_strides(r, tensors["x"])}
+    mask |= {name: tensors[name] for name in ("lse", "dlse", "dsinks") if name in tensors}
+    mask |= {"softcap": case.softcap} if case.softcap else {}
     mask |= {"causal": int(case.causal), "causal_offset": case.causal_offset, "window": case.window or 0}
     mask["lengths_from_right"] = int(case.lengths_from_right)
     return None if not any(mask.values()) and chance(r, 80) else mask
@@ -164,7 +188,7 @@ def _lay_apart(r: random.Random, inputs: Sequence[Tensor], output: Tensor) -> No
 
 def _row_values(r: random.Random, case: SoftmaxCase, scale: float | None = None) -> Tensor:
     """A number per row: an output, or random numbers of this size."""
-    dtype, rng = np.dtype("float64" if case.dtype == "float64" else "float32"), generator(r)
+    dtype, rng = row_dtype(case), generator(r)
 
     def values(shape: tuple[int, ...]) -> np.ndarray:
         return np.asarray(scale * rng.standard_normal(shape)).astype(dtype)
@@ -174,18 +198,23 @@ def _row_values(r: random.Random, case: SoftmaxCase, scale: float | None = None)
 
 
 def _inputs(x: np.ndarray, before: Outputs) -> Inputs:
-    return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias")))
+    return Inputs(x, *(before.get(name) for name in ("dense", "lengths", "bias", "sinks", "row_scale")))
+
+
+def has_plain_scores(case: SoftmaxCase, inputs: Inputs) -> bool:
+    """Whether an infinite x stays infinite with a scale of 0."""
+    return inputs.bias is None and inputs.row_scale is None and not case.softcap
 
 
 def reference_of(case: SoftmaxCase, inputs: Inputs) -> Reference:
-    if case.scale == 0 and inputs.bias is None:  # infinities stay what they are
+    if case.scale == 0 and has_plain_scores(case, inputs):  # infinities stay what they are
         finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
         return softmax_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
     return softmax_reference(case, inputs)
 
 
 def lse_of(case: SoftmaxCase, inputs: Inputs) -> Reference:
-    if case.scale == 0 and inputs.bias is None:
+    if case.scale == 0 and has_plain_scores(case, inputs):
         finite_as_0 = np.where(np.isfinite(inputs.x.astype(np.float64)), inputs.x.dtype.type(0), inputs.x)
         return lse_reference(case._replace(scale=1.0), inputs._replace(x=finite_as_0))
     return lse_reference(case, inputs)
@@ -206,6 +235,13 @@ def softmax_case(r: random.Random, room: int = 0) -> Case:
             tensors[name] = make(r, case)
     if extents[-1] > 0 and chance(r, 40):
         tensors["lse"] = _row_values(r, case)
+    if chance(r, 25):
+        size = r.choice((3, 300))
+        tensors["sinks"] = row_numbers_of(r, case, -size, size)
+    if chance(r, 15):
+        tensors["row_scale"] = row_numbers_of(r, case, 0.25, 2)
+    if chance(r, 15):
+        case = case._replace(softcap=r.choice((0.5, 3.0, 50.0)))
 
     mask = _mask(r, case, tensors)
     if mask is None and chance(r, 60):
@@ -247,6 +283,7 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
     extents = _extents(r, room)
     dx_dtype, y_dtype = types_of(r)
     case = options_of(r, extents, dx_dtype, y_dtype)._replace(values=r.choice(("normal", "wide", "negative")))
+    of_y = case._replace(dtype=y_dtype.name)
     rng, has_nan = generator(r), chance(r, 15)
     tensors: dict[str, Tensor] = {}
     if chance(r, 35):
@@ -274,8 +311,18 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         taken = r.choice((dy, y))
         taken.strides = dx.strides
         dx = taken
-    mask = _mask(r, case, {name: tensors[name] for name in ("lengths", "dlse") if name in tensors})
     tensors |= {"dy": dy, "y": y, "dx": dx}
+    if chance(r, 15):
+        tensors["row_scale"] = row_numbers_of(r, case, 0.25, 2)
+    if chance(r, 15):
+        case = case._replace(softcap=r.choice((0.5, 3.0, 50.0)))
+        tensors["x"] = tensor(
+            r, y_dtype, extents, row_strides(r, extents), lambda shape: rng.normal(0, 3, shape).astype(y_dtype)
+        )
+    if extents[-1] > 0 and chance(r, 25):
+        tensors["sinks"], tensors["lse"] = row_numbers_of(r, of_y, -3, 3), _row_values(r, of_y, 2.0)
+        tensors["dsinks"] = _row_values(r, of_y)
+    mask = _mask(r, case, {name: one for name, one in tensors.items() if name not in ("dy", "y")})
     if mask is None and chance(r, 60):
         _lay_apart(r, (dy, y), dx)
 
@@ -283,9 +330,11 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         if 0 in extents:
             return
         keep = unmasked(case, Inputs(before["dy"], None, before.get("lengths"), None))
-        expected = backward_reference(case, keep, before["dy"], before["y"], before.get("dlse"))
-        assert_within(after["dx"], expected)
+        of_z = backward_reference(case._replace(scale=1.0), keep, before["dy"], before["y"], before.get("dlse"))
+        assert_within(after["dx"], _of_x(case, of_z, before))
         assert (after["dx"][~keep] == 0).all()
+        if "dsinks" in tensors:
+            assert_within(after["dsinks"], _of_sinks(case, keep, before))
 
     arguments = {
         "dy": given_pointer(r, dy, dy.is_empty),
@@ -298,4 +347,36 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         "dx_dtype": DTYPE_CODES[dx_dtype],
         **_rest(r, case, mask),
     }
-    return Case("flowk_masked_softmax_backward", arguments, tensors, ("dx",), check)
+    outputs = ("dx", "dsinks") if "dsinks" in tensors else ("dx",)
+    return Case("flowk_masked_softmax_backward", arguments, tensors, outputs, check)
+
+
+@np.errstate(all="ignore")
+def _of_x(case: SoftmaxCase, of_z: Reference, before: Outputs) -> Reference:
+    """The gradient of x from that of z."""
+    epsilon, _, narrow, wide = precision_of(before["y"].dtype.name)
+    factor = np.array(case.scale, wide)
+    if "row_scale" in before:
+        factor = factor * before["row_scale"][..., None].astype(wide)
+    slope = factor
+    if case.softcap:
+        slope = factor * (1 - np.tanh(factor * before["x"].astype(wide) / case.softcap) ** 2)
+    values = np.where(of_z.values == 0, 0, slope * of_z.values)
+    bound = np.abs(factor) * (of_z.bound + (16 if case.softcap else 4) * epsilon * np.abs(of_z.values))
+    return Reference(values, np.where(np.isfinite(bound), bound + 32 * np.finfo(narrow).tiny, 0))
+
+
+@np.errstate(all="ignore")
+def _of_sinks(case: SoftmaxCase, keep: np.ndarray, before: Outputs) -> Reference:
+    """Each row's part of the gradient of its sink."""
+    epsilon, units, narrow, wide = precision_of(before["y"].dtype.name)
+    dy, y = before["dy"].astype(wide), before["y"].astype(wide)
+    if case.log:
+        keep = keep & (y != -np.inf)
+    terms = np.where(keep, dy if case.log else dy * y, 0)
+    dlse = before["dlse"].astype(wide) if "dlse" in before else 0
+    exponents = before["sinks"].astype(wide) - before["lse"].astype(wide)
+    values = -np.exp(exponents) * (terms.sum(-1) - dlse)
+    size = np.exp(exponents) * (np.abs(terms).sum(-1) + np.abs(dlse)) * (2 + np.abs(exponents))
+    bound = 2 * units * epsilon * size + 32 * np.finfo(narrow).tiny
+    return Reference(values, np.where(np.isfinite(bound), bound, 0))

@@ -16,6 +16,7 @@ NUM_BYTES = 1024
 X, Y, DX, DENSE, LENGTHS, BIAS, LSE = 64, 192, 320, 448, 512, 640, 768  # byte offsets in one buffer
 FLOAT16, FLOAT32, FLOAT64, INT32, INT64 = 10, 12, 13, 4, 5
 NAN = float("nan")
+TENSORS = ("dense", "lengths", "bias", "lse", "dlse", "sinks", "row_scale", "dsinks", "x")  # of a mask
 STRUCT_BYTES = ctypes.sizeof(SoftmaxMask)
 
 
@@ -113,6 +114,21 @@ BAD_FORWARDS = {
     ),
     "lse overlaps the lengths": Bad(OVERLAP, ("lse", "lengths"), {"mask": {"lse": LSE, "lengths": LSE + 8}}),
     "lse overlaps the bias": Bad(OVERLAP, ("lse", "bias"), {"mask": {"lse": LSE, "bias": LSE - 40}}),
+    "sinks is misaligned": Bad(MISALIGNED, ("sinks", "multiple of 4"), {"mask": {"sinks": LSE + 2}}),
+    "sinks overlaps y": Bad(OVERLAP, ("sinks", "y"), {"mask": {"sinks": Y + 44}}),
+    "sinks overlaps lse": Bad(OVERLAP, ("sinks", "lse"), {"mask": {"sinks": LSE + 8, "lse": LSE}}),
+    "sinks' stride is too large": Bad(
+        OVERFLOW, ("sinks_strides[0]", str(2**30)), {"mask": {"sinks": LSE, "sinks_strides": [2**30]}}
+    ),
+    "row_scale is misaligned": Bad(MISALIGNED, ("row_scale", "multiple of 4"), {"mask": {"row_scale": LSE + 1}}),
+    "row_scale overlaps y": Bad(OVERLAP, ("row_scale", "y"), {"mask": {"row_scale": Y + 44}}),
+    "softcap is negative": Bad(INVALID, ("softcap", "-1", "2^126"), {"mask": {"softcap": -1.0}}),
+    "softcap is NaN": Bad(INVALID, ("softcap", "nan", "2^-126"), {"mask": {"softcap": NAN}}),
+    "softcap is infinite": Bad(INVALID, ("softcap", "inf", "2^126"), {"mask": {"softcap": np.inf}}),
+    "softcap is too small": Bad(INVALID, ("softcap", "2^-126"), {"mask": {"softcap": 2.0**-127}}),
+    "a softcap of too many rows": Bad(
+        OVERFLOW, ("rows", str(2**31), "2^31"), {"shape": [2**31, 1], "y": X, "mask": {"softcap": 1.0}}
+    ),
     "lse has too many rows": Bad(
         OVERFLOW, ("lse", str(2**31), "2^31"), {"shape": [2**31, 1], "y": X, "mask": {"lse": LSE}}
     ),
@@ -144,6 +160,26 @@ BAD_BACKWARDS = {
     "dx's rows overlap": Bad(OVERLAP, ("dx",), {"dx_strides": [3, 1]}),
     "dlse is misaligned": Bad(MISALIGNED, ("dlse", "multiple of 4"), {"mask": {"dlse": LSE + 1}}),
     "dx overlaps dlse": Bad(OVERLAP, ("dx", "dlse"), {"mask": {"dlse": DX + 40}}),
+    "a softcap without x": Bad(NULL, ("mask->x is NULL", "softcap"), {"mask": {"softcap": 2.0}}),
+    "x is misaligned": Bad(MISALIGNED, ("mask->x", "multiple of 4"), {"mask": {"softcap": 2.0, "x": LSE + 2}}),
+    "x's rows are not contiguous": Bad(
+        INVALID, ("mask->x_strides[1]", "2", "must be 1"), {"mask": {"softcap": 2.0, "x": LSE, "x_strides": [8, 2]}}
+    ),
+    "dx overlaps x": Bad(OVERLAP, ("dx", "mask->x"), {"mask": {"softcap": 2.0, "x": DX + 44}}),
+    "dx overlaps row_scale": Bad(OVERLAP, ("dx", "row_scale"), {"mask": {"row_scale": DX + 44}}),
+    "dsinks without sinks": Bad(NULL, ("mask->sinks is NULL", "dsinks"), {"mask": {"dsinks": LSE, "lse": BIAS}}),
+    "dsinks without lse": Bad(NULL, ("mask->lse is NULL", "dsinks"), {"mask": {"dsinks": LSE, "sinks": BIAS}}),
+    "dsinks is misaligned": Bad(
+        MISALIGNED, ("dsinks", "multiple of 4"), {"mask": {"dsinks": LSE + 2, "sinks": BIAS, "lse": DENSE}}
+    ),
+    "dsinks of no columns": Bad(
+        INVALID,
+        ("shape[1] = 0", "dsinks"),
+        {"shape": [3, 0], "mask": {"dsinks": LSE, "sinks": BIAS, "lse": DENSE}},
+    ),
+    "dsinks overlaps lse": Bad(OVERLAP, ("dsinks", "lse"), {"mask": {"dsinks": LSE, "sinks": BIAS, "lse": LSE + 8}}),
+    "dsinks overlaps dx": Bad(OVERLAP, ("dsinks", "dx"), {"mask": {"dsinks": DX, "sinks": BIAS, "lse": LSE}}),
+    "dsinks overlaps dy": Bad(OVERLAP, ("dsinks", "dy"), {"mask": {"dsinks": X, "sinks": BIAS, "lse": LSE}}),
     "dx overlaps the lengths": Bad(OVERLAP, ("dx", "lengths"), {"mask": {"lengths": DX + 44}}),
 }
 GOOD_FORWARDS = {
@@ -161,6 +197,8 @@ GOOD_FORWARDS = {
     "strides of masks are NULL": {"mask": {"dense": DENSE, "lengths": LENGTHS, "bias": BIAS, "strides": None}},
     "lse of no rows": {"shape": [0, 4], "x": None, "y": None, "mask": {"lse": LSE}},
     "lse beside the lengths": {"mask": {"lse": LSE, "lengths": LENGTHS, "dlse": Y}},
+    "sinks, a scale per row and a softcap": {"mask": {"sinks": LSE, "row_scale": LSE, "softcap": 3.0, "dsinks": 1}},
+    "one sink for all rows": {"mask": {"sinks": LSE, "sinks_strides": [0]}},
     "rank 1 with one length": {"rank": 1, "shape": [4], "mask": {"lengths": LENGTHS, "lengths_strides": []}},
 }
 GOOD_BACKWARDS = {
@@ -170,6 +208,10 @@ GOOD_BACKWARDS = {
     "dx is y": {"dx": Y},
     "dlse may be dy's memory": {"mask": {"dlse": X, "lse": DX}},
     "dense and bias are ignored": {"mask": {"dense": 1, "bias": 3, "bias_dtype": 99, "lengths": LENGTHS}},
+    "sinks and lse are ignored": {"mask": {"sinks": 1, "lse": 3}},
+    "dsinks, and x of a softcap": {
+        "mask": {"sinks": BIAS, "lse": LSE, "dsinks": DENSE, "softcap": 3.0, "x": Y, "row_scale": LSE}
+    },
     "dx may be written over the mask": {"mask": {"dense": DX, "bias": DX}},
 }
 
@@ -183,7 +225,7 @@ class Calls(BufferCalls):
             return None
         mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), lengths_dtype=INT32, bias_dtype=FLOAT32)
         for name, value in members.items():
-            if name in ("dense", "lengths", "bias", "lse", "dlse"):
+            if name in TENSORS:
                 setattr(mask, name, self._address(value))
             elif name.endswith("_strides"):
                 keep_alive.append(np.array(value, np.int64))

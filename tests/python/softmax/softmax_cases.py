@@ -45,6 +45,7 @@ class SoftmaxCase(NamedTuple):
     bias_lead: int = 0
     lengths_dtype: str = "int32"
     mask_dtype: str = "bool"
+    softcap: float = 0.0
     values: str = "normal"
 
     @property

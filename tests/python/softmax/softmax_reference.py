@@ -20,6 +20,8 @@ class Inputs(NamedTuple):
     mask: np.ndarray | None
     lengths: np.ndarray | None
     bias: np.ndarray | None
+    sinks: np.ndarray | None = None  # with row_scale: of x's shape without the last dimension
+    row_scale: np.ndarray | None = None
 
 
 def inputs_of(case: SoftmaxCase) -> Inputs:
@@ -157,12 +159,28 @@ def is_large_matrix(shape: Sequence[int]) -> bool:
     return len(shape) == 2 and shape[0] > 1 and shape[1] >= 2**17
 
 
+def scores_of(case: SoftmaxCase, inputs: Inputs, wide: type) -> tuple[np.ndarray, np.ndarray]:
+    """z, and a size: z is exact to epsilon times that."""
+    scaled = case.scale * inputs.x.astype(wide)
+    if inputs.row_scale is not None:
+        scaled = scaled * inputs.row_scale[..., None].astype(wide)
+    if case.softcap:
+        scaled = case.softcap * np.tanh(scaled / case.softcap)
+    bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
+    return scaled + bias, np.abs(scaled) + np.abs(bias) + 4 * case.softcap
+
+
+def sinks_of(inputs: Inputs, wide: type) -> np.ndarray:
+    return np.array(-np.inf) if inputs.sinks is None else inputs.sinks[..., None].astype(wide)
+
+
 @np.errstate(all="ignore")
 def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
-    """y = softmax of the unmasked columns of scale * x + bias.
+    """y = softmax of the unmasked columns of scale * x + bias; with a softcap, a scale per row and sinks.
 
     bound: units in the last place of the row's largest y. A bias, or a scale that is not a power of 2, adds the
-    relative rounding of scale * x + bias. The logarithm adds the rounding of the value.
+    relative rounding of scale * x + bias. The logarithm adds the rounding of the value. A sink adds its own rounding,
+    and results below 2^-125 may be 0.
     """
     has_masks = case.causal or case.window is not None or any(values is not None for values in inputs[1:])
     if is_large_matrix(case.shape) and not has_masks:
@@ -171,17 +189,18 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
         return Reference(*map(np.concatenate, zip(*rows)))
     eps, units, narrow, wide = precision_of(case.dtype)
     keep = unmasked(case, inputs)
-    scaled = case.scale * inputs.x.astype(wide)
-    bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
-    logits = scaled + bias
-    top = largest(logits, keep)
-    nothing = top == -np.inf
-    shifted = np.where(keep, logits, -np.inf) - np.where(nothing, 0, top)
-    total = np.sum(np.exp(shifted), axis=-1, keepdims=True)
+    logits, size = scores_of(case, inputs, wide)
+    top, sinks = largest(logits, keep), sinks_of(inputs, wide)
+    nothing, reference = top == -np.inf, np.maximum(top, sinks)
+    reference = np.where(reference == -np.inf, 0, reference)
+    shifted = np.where(keep, logits, -np.inf) - reference
+    total = np.sum(np.exp(shifted), axis=-1, keepdims=True) + np.exp(sinks - reference)
     normal = shifted - np.log(total)
-    rounding = np.zeros_like(top)
-    if inputs.bias is not None or np.frexp(case.scale)[0] not in (0.5, -0.5, 0):
-        size = np.abs(scaled) + np.abs(bias)
+    rounding, tiny = np.zeros_like(top), 0.0
+    has_terms = inputs.bias is not None or inputs.row_scale is not None or inputs.sinks is not None or case.softcap
+    if inputs.sinks is not None:
+        size, units, tiny = size + np.where(np.isfinite(sinks), np.abs(sinks), 0), units + 4, 2.0**-125
+    if has_terms or np.frexp(case.scale)[0] not in (0.5, -0.5, 0):
         rounding = eps * largest(size, keep & np.isfinite(size)).clip(min=0)
     if case.log:
         values = np.where(keep & ~nothing, normal, -np.inf)
@@ -189,7 +208,7 @@ def softmax_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
     else:
         values = np.where(keep & ~nothing, np.exp(normal), 0)
         top_value = largest(values, np.isfinite(values)).clip(min=0)
-        bound = units * np.spacing(top_value.astype(narrow)) + 2 * rounding * top_value + 0 * values
+        bound = units * np.spacing(top_value.astype(narrow)) + 2 * rounding * top_value + tiny + 0 * values
         bound = np.where(np.isfinite(bound), bound, 0)
     return Reference(values, bound)
 
@@ -202,12 +221,13 @@ def lse_reference(case: SoftmaxCase, inputs: Inputs) -> Reference:
     """
     eps, units, _, wide = precision_of(case.dtype)
     keep = unmasked(case, inputs)
-    scaled = case.scale * inputs.x.astype(wide)
-    bias = 0.0 if inputs.bias is None else inputs.bias.astype(wide)
-    top = largest(scaled + bias, keep)
-    exponents = np.where(keep, scaled + bias, -np.inf) - np.where(top == -np.inf, 0, top)
-    values = (top + np.log(np.sum(np.exp(exponents), axis=-1, keepdims=True)))[..., 0]
-    size = np.abs(scaled) + np.abs(bias)
+    logits, size = scores_of(case, inputs, wide)
+    sinks = sinks_of(inputs, wide)
+    top = np.maximum(largest(logits, keep), sinks)
+    reference = np.where(top == -np.inf, 0, top)
+    total = np.sum(np.exp(np.where(keep, logits, -np.inf) - reference), axis=-1, keepdims=True)
+    values = (reference + np.log(total + np.exp(sinks - reference)))[..., 0]
+    size = size + np.where(np.isfinite(sinks), np.abs(sinks), 0)
     size = largest(size, keep & np.isfinite(size)).clip(min=0)[..., 0]
     bound = eps * (units + 2 * size + np.abs(values))
     return Reference(values, np.where(np.isfinite(bound), bound, 0))
