@@ -53,13 +53,14 @@ def stub_of(function: ast.FunctionDef) -> str:
         text: str = packed(f"def {function.name}(", typed, f") -> {returned}: ...")
         return text
 
-    if any(part.startswith("return_lse:") for part in parts):  # then the result is two arrays
+    second = [part for part in parts if part in ("return_lse: bool = ...", "return_dsinks: bool = ...")]
+    if second:  # if it is True the result is two arrays
         plain, both = result.split(" | ")
-        switch = parts.index("return_lse: bool = ...")
+        switch, name = parts.index(second[0]), second[0].partition(":")[0]
         texts = []
         for array, others in (("NDArray[Any]", ["NDArray[Any]"]), ("ArrayT", ["ArrayT", "Array"])):
             for value, returned in (("Literal[False] = ...", plain), ("Literal[True]", both)):
-                parts[switch] = f"return_lse: {value}"
+                parts[switch] = f"{name}: {value}"
                 texts.append("@overload\n" + signature(others, re.sub(r"\bArrayT\b", array, returned)))
         return "".join(texts)
     num_operands = sum("ArrayT" in part for part in parts)

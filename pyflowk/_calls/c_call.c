@@ -98,6 +98,10 @@ static int run_step(const PlannedCall *call, void *const *pointers, const Number
         if (mask.bias) mask.bias = pointers[(intptr_t)mask.bias - 1];
         if (mask.lse) mask.lse = pointers[(intptr_t)mask.lse - 1];
         if (mask.dlse) mask.dlse = pointers[(intptr_t)mask.dlse - 1];
+        if (mask.sinks) mask.sinks = pointers[(intptr_t)mask.sinks - 1];
+        if (mask.row_scale) mask.row_scale = pointers[(intptr_t)mask.row_scale - 1];
+        if (mask.dsinks) mask.dsinks = pointers[(intptr_t)mask.dsinks - 1];
+        if (mask.x) mask.x = pointers[(intptr_t)mask.x - 1];
         words[i].p = &mask;
         break;
       default: return FLOWK_STATUS_INTERNAL_ERROR;

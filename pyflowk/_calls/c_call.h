@@ -9,7 +9,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-enum { max_arguments = 16, max_words = 32, max_pointers = 16, max_numbers = max_arguments, max_steps = 8 };
+enum { max_arguments = 24, max_words = 32, max_pointers = 16, max_numbers = max_arguments, max_steps = 8 };
 
 // What a word of a call is made of; plan_words.py writes them.
 enum {

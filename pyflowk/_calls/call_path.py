@@ -35,7 +35,7 @@ from .._pipeline import Bound, Request
 from .plan_words import is_number_of_call, plan_of
 
 _ROLES = {"": "a", "#": "n", "=": "o", "~": "v"}
-_MAX_ARGUMENTS = 16  # of c_call.h
+_MAX_ARGUMENTS = 24  # of c_call.h
 _ARRAY_TYPES = ("ArrayT", "Array", "Array | None")
 ASK_AUTOGRAD, ASK_AUTOCAST, ASK_WATCHERS = 1, 2, 4  # of call_values.h
 _NO_PARAMETERS = (*OF_MEMORY, "others", "return")

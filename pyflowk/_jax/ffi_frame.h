@@ -13,7 +13,7 @@
 #include "../_native/c_functions.h"
 #include "xla_ffi.h"
 
-enum { max_arguments = 5, max_results = 2 };
+enum { max_arguments = 8, max_results = 2 };
 
 /* One flowk library: libflowk or libflowk_simt. */
 typedef struct {

@@ -169,8 +169,16 @@ static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const T
   return tensor->dims[x->rank - 1] == x->dims[x->rank - 1] || fail(call, "%s must not broadcast over the row", name);
 }
 
-/* x, or dy and y, and then the arrays of the mask. Attribute mask is a flowk_softmax_mask that has 1 instead of the
- * address of each of its arrays that is an argument, and of lse, which is the second result. */
+/* Numbers per row, of lse's type; `broadcasts`: an extent of 1 is repeated. */
+static bool read_row_numbers(Call *call, const char *name, Tensor *tensor, const Tensor *x, bool broadcasts) {
+  if (broadcasts ? !broadcast(call, name, tensor, x, x->rank - 1) : !has_rows(call, name, tensor, x, 0)) return false;
+  flowk_dtype wide = x->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  return tensor->dtype == wide || fail(call, "%s is of another type", name);
+}
+
+/* x, or dy and y, and then the other arrays, in the order in which they are read here. Attribute mask is a
+ * flowk_softmax_mask that has 1 instead of the address of each array that is an argument, and of lse, which is the
+ * second result. */
 static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
   const int64_t *words = read_array(call, "mask", FFI_S64, sizeof(*mask) / sizeof(*words));
@@ -178,21 +186,19 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
     return false;
   }
   memcpy(mask, words, sizeof(*mask));
-  int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL) + (mask->dlse != NULL);
+  int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL) + (mask->dlse != NULL) +
+                   (mask->sinks != NULL) + (mask->row_scale != NULL) + (mask->x != NULL);
   if (!read_arrays(call, num_first + num_arrays, mask->lse != NULL ? 2 : 1)) return false;
   const Tensor *x = &call->arguments[0];
   Tensor *next = &call->arguments[num_first];
   if (x->rank < 1) return fail(call, "x has no dimensions, must have >= 1");
   if ((num_first > 1 && !has_dims(call, "y", x + 1, x)) || !has_dims(call, "out", &call->results[0], x)) return false;
-  flowk_dtype wide = x->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
   if (mask->lse != NULL) {
-    if (!has_rows(call, "lse", &call->results[1], x, 0)) return false;
-    if (call->results[1].dtype != wide) return fail(call, "lse is of another type");
+    if (!read_row_numbers(call, "lse", &call->results[1], x, false)) return false;
     mask->lse = call->results[1].data;
   }
   if (mask->dlse != NULL) {
-    if (!has_rows(call, "dlse", next, x, 0)) return false;
-    if (next->dtype != wide) return fail(call, "dlse is of another type");
+    if (!read_row_numbers(call, "dlse", next, x, false)) return false;
     mask->dlse = next++->data;
   }
   if (mask->dense != NULL) {
@@ -211,7 +217,23 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
     if (!broadcast_rows(call, "bias", next, x)) return false;
     mask->bias = next->data;
     mask->bias_dtype = next->dtype;
-    mask->bias_strides = next->strides;
+    mask->bias_strides = next++->strides;
+  }
+  if (mask->x != NULL) {
+    if (!has_dims(call, "scores", next, x)) return false;
+    if (next->dtype != x->dtype) return fail(call, "scores is of another type than dy");
+    mask->x = next->data;
+    mask->x_strides = next++->strides;
+  }
+  if (mask->sinks != NULL) {
+    if (!read_row_numbers(call, "sinks", next, x, true)) return false;
+    mask->sinks = next->data;
+    mask->sinks_strides = next++->strides;
+  }
+  if (mask->row_scale != NULL) {
+    if (!read_row_numbers(call, "row_scale", next, x, true)) return false;
+    mask->row_scale = next->data;
+    mask->row_scale_strides = next->strides;
   }
   return true;
 }

@@ -510,7 +510,10 @@ def masked_softmax(
     causal_offset: int = 0,
     window: int | None = None,
     bias: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
+    row_scale: ArrayLike | None = None,
     scale: float = 1.0,
+    softcap: float = 0.0,
     log: bool = False,
     return_lse: bool = False,
     dtype: DTypeLike | None = None,
@@ -518,7 +521,7 @@ def masked_softmax(
 ) -> Array | tuple[Array, Array]:
     """Softmax over the last dimension, over the columns that are not masked out.
 
-    As `pyflowk.masked_softmax`. `scale` is a number. x and bias have gradients.
+    As `pyflowk.masked_softmax`. `scale` is a number. x, bias, sinks and row_scale have gradients.
 
     Examples
     --------
@@ -531,12 +534,13 @@ def masked_softmax(
         raise other_name(next(iter(others)))
     return eager.call(
         jax_softmax.masked_softmax,
-        (x, mask, lengths, bias),
+        (x, mask, lengths, bias, sinks, row_scale),
         lengths_from_right=lengths_from_right,
         causal=causal,
         causal_offset=causal_offset,
         window=window,
         scale=scale,
+        softcap=softcap,
         log=log,
         return_lse=return_lse,
         dtype=dtype,
@@ -549,26 +553,30 @@ def masked_softmax_backward(
     *,
     dlse: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+    row_scale: ArrayLike | None = None,
     lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
     scale: float = 1.0,
+    softcap: float = 0.0,
     log: bool = False,
     dtype: DTypeLike | None = None,
-) -> Array:
+) -> Array | tuple[Array, Array]:
     """The gradient of `masked_softmax` with respect to x.
 
     As `pyflowk.masked_softmax_backward`. `scale` is a number.
     """
     return eager.call(
         jax_softmax.masked_softmax_backward,
-        (dy, y, dlse, lengths),
+        (dy, y, dlse, lengths, scores, row_scale),
         lengths_from_right=lengths_from_right,
         causal=causal,
         causal_offset=causal_offset,
         window=window,
         scale=scale,
+        softcap=softcap,
         log=log,
         dtype=dtype,
     )

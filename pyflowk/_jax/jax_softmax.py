@@ -2,12 +2,14 @@
 """softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and their primitives.
 
 softmax_p           x and the arrays `of_mask` -> y, and lse if the options have return_lse
-softmax_tangent_p   t, y and lengths if there are any -> the derivative of y in the direction t of x
-backward_p          dy, y, and dlse and lengths if there are any -> dx; without dlse the transpose of softmax_tangent_p
-                    in its first operand
+softmax_tangent_p   t, y, and lengths, scores and row_scale if there are any -> the derivative of y in the direction t
+                    of x
+backward_p          dy, y, and dlse, lengths, scores and row_scale if there are any -> dx; without dlse the transpose of
+                    softmax_tangent_p in its first operand
 
-The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns; an extent of 1 is
-repeated. Parameters: `of_mask`, the names of the operands after the first ones; the options, scale and dtype.
+The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns, sinks and row_scale
+x's rank less 1; an extent of 1 is repeated. Parameters: `of_mask`, the names of the operands after the first ones; the
+options, scale and dtype.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from .._native.abi import DType
 from .._operators.softmax_arguments import (
     MEMBERS,
     OF_MASK,
+    PER_ROW,
     Options,
     check_arrays,
+    check_gradient,
     check_result,
     checked_options,
     host_lengths,
@@ -43,7 +47,7 @@ def masked_softmax(arrays: Sequence[Any], **options: Any) -> jax.Array | tuple[j
 
 
 def masked_softmax_backward(arrays: Sequence[Any], **options: Any) -> jax.Array:
-    return _bound(backward_p, ("dy", "y", "dlse", "lengths"), arrays, **options)[0]
+    return _bound(backward_p, ("dy", "y", "dlse", "lengths", "scores", "row_scale"), arrays, **options)[0]
 
 
 def softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
@@ -69,6 +73,8 @@ def _bound(
     if isinstance(given.get("lengths"), (int, list, tuple)):
         given["lengths"] = host_lengths(given["lengths"]).astype(np.int32)
     operands = {name: array(x, name) for name, x in given.items()}
+    if primitive is backward_p:
+        check_gradient(checked, operands)
     code = check_arrays({name: (x.shape, x.dtype) for name, x in operands.items()})
     x = operands[names[0]]
     factor = _checked_scale(scale, code)
@@ -95,6 +101,8 @@ def _of_rank(operand: jax.Array, name: str, shape: tuple[int, ...]) -> jax.Array
     """An operand with the rank and the last extent that the primitive needs; x has `shape`."""
     rank = max(len(shape), 2)
     ones = (1,) * (rank - operand.ndim)
+    if name in PER_ROW:
+        return operand.reshape((1,) * (rank - 1 - operand.ndim) + operand.shape)
     if name == "dlse":
         return operand.reshape(ones[1:] + operand.shape) if len(shape) > 1 else operand.reshape(1)
     if name == "lengths":  # which have x's first dimensions, and none for its last
@@ -133,15 +141,33 @@ def _values(dtype: np.dtype[Any], *arrays: Any) -> list[Any]:
     return [x.astype(jnp.float64 if is_double else jnp.float32) for x in arrays]
 
 
+def _slope(options: Options, scale: float, given: dict[str, Any]) -> Any:
+    """The derivative of z with respect to x, or to scale * x with a scale of 1."""
+    factor = float(scale) * (given["row_scale"][..., None] if "row_scale" in given else 1)
+    if not options.softcap:
+        return factor
+    (x,) = _values(given["scores"].dtype, given["scores"])
+    t = jnp.tanh(factor * x / float(options.softcap))
+    return factor * (1 - t * t)
+
+
 def _tangent_formula(
-    t: Any, y: Any, *lengths: Any, options: Options, scale: float, dtype: np.dtype[Any], **parameters: Any
+    t: Any,
+    y: Any,
+    *others: Any,
+    of_mask: tuple[str, ...],
+    options: Options,
+    scale: float,
+    dtype: np.dtype[Any],
+    **parameters: Any,
 ) -> Any:
     t_, y_ = _values(dtype, t, y)
+    t_ = t_ * _slope(options, scale, dict(zip(of_mask, others)))
     if options.log:
         masked = jnp.isneginf(y_)
         total = jnp.sum(jnp.where(masked, 0, jnp.exp(y_) * t_), axis=-1, keepdims=True)
-        return (float(scale) * jnp.where(masked, 0, t_ - total)).astype(dtype)
-    return (float(scale) * (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True))).astype(dtype)
+        return jnp.where(masked, 0, t_ - total).astype(dtype)
+    return (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True)).astype(dtype)
 
 
 def _backward_formula(
@@ -156,11 +182,12 @@ def _backward_formula(
 ) -> Any:
     dy_, y_ = _values(dtype, dy, y)
     dlse = others[0][..., None] if "dlse" in of_mask else 0
+    slope = _slope(options, scale, dict(zip(of_mask, others)))
     if not options.log:
-        return (float(scale) * y_ * (dy_ - jnp.sum(y_ * dy_, axis=-1, keepdims=True) + dlse)).astype(dtype)
+        return (slope * y_ * (dy_ - jnp.sum(y_ * dy_, axis=-1, keepdims=True) + dlse)).astype(dtype)
     masked = jnp.isneginf(y_)
     total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True) - dlse
-    return (float(scale) * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
+    return (slope * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
 
 
 softmax_p = custom_call("masked_softmax", _results, _attributes, multiple_results=True)
@@ -178,25 +205,53 @@ def _jvp(
     scale: float,
     **parameters: Any,
 ) -> Any:
-    x, t = primals[0], tangents[0]
-    results = bind(primitive, *primals, of_mask=of_mask, scale=scale, **parameters)
-    y = results[0]
-    t_bias = tangents[-1] if "bias" in of_mask else zero_of(y)
-    if is_zero(t) and is_zero(t_bias):
+    names, options = ("x", *of_mask), parameters["options"]
+    given = dict(zip(names, primals))
+    moving = {name: t for name, t in zip(names, tangents) if name not in ("mask", "lengths") and not is_zero(t)}
+    options_with_lse = options._replace(return_lse=options.return_lse or "sinks" in moving)
+    results = bind(primitive, *primals, of_mask=of_mask, scale=scale, **{**parameters, "options": options_with_lse})
+    x, y, lse = given["x"], results[0], results[-1]
+    results = results[: options.num_results]
+    if not moving:
         return results, [zero_of(one) for one in results]
-    if not is_zero(t_bias):  # of z = scale * x + bias
-        compute = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
-        t_z = jnp.broadcast_to(t_bias.astype(compute), x.shape)
-        t = t_z if is_zero(t) else float(scale) * t.astype(compute) + t_z
-        scale = 1.0
-    lengths = {name: x for name, x in zip(of_mask, primals[1:]) if name == "lengths"}
-    parameters["options"] = parameters["options"]._replace(return_lse=False)
-    moved = [bind(softmax_tangent_p, t, y, *lengths.values(), of_mask=tuple(lengths), scale=scale, **parameters)]
-    if len(results) > 1:
-        t_, y_ = _values(x.dtype, t, y)
-        p = jnp.exp(y_) if parameters["options"].log else y_
-        moved.append(jnp.sum(float(scale) * jnp.where(p == 0, 0, p * t_), axis=-1))
-    return results, moved
+    wide = {name: _values(x.dtype, one)[0] for name, one in moving.items()}
+    of_z = {name: one for name, one in given.items() if name in ("lengths", "row_scale")}
+    if options.softcap:
+        of_z["scores"] = x
+    is_x_alone = moving.keys() <= {"x", "sinks"}
+    t_z: Any = _tangent_of_z(wide, x, options, scale, of_z) if options.return_lse or not is_x_alone else None
+    parameters["options"] = options._replace(return_lse=False)
+    if is_x_alone:
+        t = moving.get("x")
+    else:
+        t, scale = jnp.broadcast_to(t_z, x.shape), 1.0
+        of_z = {name: one for name, one in of_z.items() if name == "lengths"}
+        parameters["options"] = parameters["options"]._replace(softcap=0.0)
+    of_y: Any = 0
+    if t is not None:
+        of_y = bind(softmax_tangent_p, t, y, *of_z.values(), of_mask=tuple(of_z), scale=scale, **parameters)
+    (y_,) = _values(x.dtype, y)
+    of_sinks = None
+    if "sinks" in moving:
+        of_sinks = (jnp.exp(given["sinks"] - lse) * wide["sinks"])[..., None]
+        of_y = (of_y - (jnp.where(jnp.isneginf(y_), 0, of_sinks) if options.log else y_ * of_sinks)).astype(y.dtype)
+    if not options.return_lse:
+        return results, [of_y]
+    p = jnp.exp(y_) if options.log else y_
+    of_lse = jnp.sum(jnp.where(p == 0, 0, p * t_z), axis=-1)
+    return results, [of_y, of_lse if of_sinks is None else of_lse + of_sinks[..., 0]]
+
+
+def _tangent_of_z(moving: dict[str, Any], x: Any, options: Options, scale: float, of_z: dict[str, Any]) -> Any:
+    t: Any = 0
+    if "x" in moving:
+        t = _slope(options, scale, of_z) * moving["x"]
+    if "row_scale" in moving:
+        # With a row_scale of 1 the slope is that of row_scale * x.
+        (x_,) = _values(x.dtype, x)
+        slope = _slope(options, scale, {"scores": x_ * of_z["row_scale"][..., None]})
+        t = t + slope * x_ * moving["row_scale"][..., None]
+    return t + moving["bias"] if "bias" in moving else t
 
 
 def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **parameters: Any) -> list[jax.Array]:

@@ -34,7 +34,7 @@ class Operator(NamedTuple):
 
 
 # The parameters of a call on memory, which no operator of a framework has.
-OF_MEMORY = ("out", "dx_out", "dalpha_out", "loss_out", "lse_out", "entropy_out", "workspace", "stream")
+OF_MEMORY = ("out", "dx_out", "dalpha_out", "loss_out", "lse_out", "dsinks_out", "entropy_out", "workspace", "stream")
 _PERMUTED = {"src": "x", "dst": "out", "rank": "x.ndim"}
 _LAST = {"axis": None, "dim": None}  # over the last dimension alone
 _SYMBOLIC = {"causal_offset": "SymInt", "window": "SymInt?"}
@@ -73,13 +73,14 @@ OPERATORS = {
         ("flowk_masked_softmax",),
         {"y": "out", "rank": "x.ndim", "lse": "lse_out"},
         torch=_SYMBOLIC | {"return_lse": None},
-        jax_text="`scale` is a number. x and bias have gradients.",
+        jax_text="`scale` is a number. x, bias, sinks and row_scale have gradients.",
     ),
     "masked_softmax_backward": Operator(
         "_operators.softmax",
         ("flowk_masked_softmax_backward",),
-        {"dx": "out", "rank": "dy.ndim"},
-        torch=_SYMBOLIC,
+        {"dx": "out", "rank": "dy.ndim", "dsinks": "dsinks_out", "x": "scores"},
+        torch=_SYMBOLIC | {"return_dsinks": None},
+        jax=dict.fromkeys(("sinks", "lse", "return_dsinks")),  # jax.grad has the gradient of the sinks
         jax_text="`scale` is a number.",
     ),
     "cross_entropy": Operator(

@@ -21,7 +21,8 @@ from .softmax_arguments import (
     MEMBERS,
     Options,
     arguments_of,
-    check_lse_out,
+    check_gradient,
+    check_row_out,
     checked_options,
     copied_inputs,
     has_contiguous_rows,
@@ -45,7 +46,10 @@ def masked_softmax(
     causal_offset: int = 0,
     window: int | None = None,
     bias: Array | None = None,
+    sinks: Array | None = None,
+    row_scale: Array | None = None,
     scale: float = 1.0,
+    softcap: float = 0.0,
     log: bool = False,
     return_lse: bool = False,
     dtype: DTypeLike | None = None,
@@ -83,8 +87,17 @@ def masked_softmax(
         out columns j >= d + window: a band around d stays. In columns, >= 1.
     bias : array, optional
         Of x's dtype, or float32 if x is float16 or bfloat16; broadcasts as `mask`. It is not scaled.
+    sinks : array, optional
+        Attention sinks: one logit per row that has no column. ``exp(sink)`` is added to the row's sum, and takes part
+        in lse. float32, for float64 x float64; broadcasts to x's shape without the last dimension, so that one logit
+        per head of (batch, heads, q, k) is ``sinks[:, None]``.
+    row_scale : array, optional
+        Numbers in device memory that multiply `scale`, one or one per row: dtype and shape as `sinks`. A captured graph
+        reads them anew.
     scale : float, optional
         A finite number of any sign, |scale| <= 2**126 unless x is float64.
+    softcap : float, optional
+        c > 0: ``z = c * tanh(scale * row_scale * x / c) + bias``. 0: none.
     log : bool, optional
         True: the logarithm, ``z[..., j] - log(sum of exp(z[..., i]) over unmasked i)``, -infinity for masked-out j.
     return_lse : bool, optional
@@ -128,8 +141,11 @@ def masked_softmax(
     not contiguous is copied to temporary memory first, or from it for `out`: one more pass over that array. So are a
     mask and a bias with 1 as the last extent if k is not 1: the copy has k columns.
 
-    Computed in float32, in float64 for float64. Without a bias no finite x overflows, at any scale; with one, z is
-    infinite if it is too large for that type. Unless x is float64, results below about 2**-126 may be 0.
+    A row whose columns are all masked out is 0 with a sink too, and its lse is the sink.
+
+    Computed in float32, in float64 for float64. Without a bias, row_scale and softcap no finite x overflows, at any
+    scale; with one, z is infinite if it is too large for that type. Unless x is float64, results below about 2**-125
+    may be 0, and a softcap's z of 16-bit x is exact to softcap * 2**-22.
 
     See Also
     --------
@@ -152,8 +168,8 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
-        *(x, mask, lengths, bias, lengths_from_right, causal, causal_offset, window, log, return_lse, dtype, scale),
-        *(out, lse_out, stream),
+        *(x, mask, lengths, bias, sinks, row_scale, lengths_from_right, causal, causal_offset, window, softcap, log),
+        *(return_lse, dtype, scale, out, lse_out, stream),
     )
 
 
@@ -163,16 +179,23 @@ def masked_softmax_backward(
     *,
     dlse: Array | None = None,
     lengths: Array | None = None,
+    scores: Array | None = None,
+    sinks: Array | None = None,
+    lse: Array | None = None,
+    row_scale: Array | None = None,
     lengths_from_right: bool = False,
     causal: bool = False,
     causal_offset: int = 0,
     window: int | None = None,
     scale: float = 1.0,
+    softcap: float = 0.0,
     log: bool = False,
+    return_dsinks: bool = False,
     dtype: DTypeLike | None = None,
     out: Array | None = None,
+    dsinks_out: Array | None = None,
     stream: Stream | None = None,
-) -> ArrayT:
+) -> ArrayT | tuple[ArrayT, ArrayT]:
     """The gradient of `masked_softmax` with respect to x.
 
     ``out[..., j] = scale * y[..., j] * (dy[..., j] - sum of y[..., i] * dy[..., i])``. With log:
@@ -190,20 +213,31 @@ def masked_softmax_backward(
     lengths, lengths_from_right, causal, causal_offset, window : optional
         As given to `masked_softmax`, to leave masked-out columns unread: out is 0 there. Leaving them out gives the
         same result. The mask and the bias are not parameters: y holds their effect.
-    scale, log : optional
+    scores : array, optional
+        With a softcap: the x given to `masked_softmax`, of y's shape and dtype.
+    sinks, lse : array, optional
+        With `return_dsinks`: the sinks given to `masked_softmax`, and the lse that it returned. Without it y holds the
+        effect of the sinks.
+    row_scale, scale, softcap, log : optional
         As given to `masked_softmax`.
+    return_dsinks : bool, optional
+        True: returns (out, dsinks), where dsinks has lse's shape and dtype: each row's part of the gradient of its
+        sink. The gradient is their sum over the rows that have the sink, ``dsinks.sum((0, 2))`` for one sink per head
+        of (batch, heads, q, k).
     dtype : dtype-like, optional
         Of a new `out`: the dtype that `masked_softmax` had for x; by default dy's.
     out : array, optional
         As in `masked_softmax`; dy or y itself is allowed.
+    dsinks_out : array, optional
+        With `return_dsinks`, where to write dsinks: contiguous. By default a new array.
     stream : int or stream object, optional
         As in `permute`.
 
     Returns
     -------
     array
-        `out`. A row without an unmasked column has gradient 0. The gradient of a bias of x's whole shape is
-        ``out / scale``.
+        `out`, or with `return_dsinks` (out, dsinks). A row without an unmasked column has gradient 0. The gradient of a
+        bias of x's whole shape is `out` of a call with a scale of 1, without row_scale and softcap.
 
     Raises
     ------
@@ -222,7 +256,8 @@ def masked_softmax_backward(
     array([[ 0.25, -0.25,  0.  ,  0.  ]])
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
-        dy, y, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, dtype, scale, out, stream
+        *(dy, y, dlse, lengths, scores, sinks, lse, row_scale, lengths_from_right, causal, causal_offset, window),
+        *(softcap, log, return_dsinks, dtype, scale, out, dsinks_out, stream),
     )
 
 
@@ -317,8 +352,8 @@ class _Masked:
                 copied = _lengths_beside(arrays[0], names[0], host_lengths(arrays[lengths]))
                 arrays = (*arrays[:lengths], copied, *arrays[lengths + 1 :])
             factor = scale if type(scale) is float else number(scale, "scale")
-            if options.return_lse:
-                return Request(self.with_lse, arrays, options, (factor,))
+            if options.num_results > 1:
+                return Request(self.of_two_results, arrays, options, (factor,))
             if all([one is None for one in arrays[num_first:]]):
                 return Request(self.plain, arrays[:num_first], options, (factor,))
             return Request(self.masked, arrays, options, (factor,))
@@ -334,7 +369,7 @@ class _Masked:
             Operation, plan=self.plan, parameters=("scale",), out_names=outs, operator=operator
         )
         self.masked, self.plain = operation(names), operation(names[:num_first])
-        self.with_lse = operation(names, num_results=len(outs))
+        self.of_two_results = operation(names, num_results=len(outs))
 
 
 def _lengths_beside(x: Any, name: str, values: Any) -> Any:
@@ -372,7 +407,7 @@ def _plan(
     options: Options,
 ) -> Program | None:
     """The plan of C function `function` on arrays called `names`; the arrays of the mask may be None or missing."""
-    out, *lse_out = outs
+    out, *row_outs = outs
     copied = copied_inputs(names, signatures)
     out_name = None if out is None or has_contiguous_rows(out, "out") else "out"
     order = None
@@ -388,10 +423,16 @@ def _plan(
     firsts = [arg for name, strides in zip(names, a.strides) for arg in (inputs[name], strides)]
     of_mask = {MEMBERS[name]: inputs[name] for name in arrays if name in MEMBERS}
     results = [Buffer(*a.out_like, order=order)]
-    if options.return_lse:
-        of_mask["lse"] = Arg(OUTPUT, 1)
+    is_gradient = len(firsts) > 2
+    if options.num_results > 1:
+        of_mask["dsinks" if is_gradient else "lse"] = Arg(OUTPUT, 1)
         results.append(Buffer(*a.lse_like))
-    check_lse_out(*lse_out, a.lse_like if options.return_lse else None)
+    for row_out in row_outs:
+        check_row_out(
+            "dsinks_out" if is_gradient else "lse_out", row_out, a.lse_like if options.num_results > 1 else None
+        )
+    if is_gradient:
+        check_gradient(options, arrays)
     mask = Arg(MASK, Mask(a.mask, of_mask)) if of_mask else a.mask_pointer
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
     args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
@@ -408,7 +449,13 @@ def _lies_strided(
 ) -> bool:
     """Whether the columns of every array lie apart and there is no mask: C then takes them as they are."""
     given = [name for name, signature in zip(names, signatures) if signature is not None]
-    is_masked = options.causal or options.window or options.return_lse or not MEMBERS.keys().isdisjoint(given)
+    is_masked = (
+        options.causal
+        or options.window
+        or options.softcap
+        or options.num_results > 1
+        or not MEMBERS.keys().isdisjoint(given)
+    )
     return not is_masked and may_out_be and len(copied) == len(given)
 
 
@@ -439,7 +486,9 @@ def _plan_along(
 
 
 _FORWARD = _Masked(masked_softmax, 1, "flowk_masked_softmax", "softmax", ("out", "lse_out"))
-_BACKWARD = _Masked(masked_softmax_backward, 2, "flowk_masked_softmax_backward", "softmax_backward")
+_BACKWARD = _Masked(
+    masked_softmax_backward, 2, "flowk_masked_softmax_backward", "softmax_backward", ("out", "dsinks_out")
+)
 _FORWARD_PATH, _BACKWARD_PATH = _FORWARD.path, _BACKWARD.path
 _SOFTMAX_ALONG = Operation(("x",), _plan_along, parameters=("scale",), operator="softmax_along")
 _SOFTMAX_PATH = CallPath(parameters_of(softmax), _softmax)

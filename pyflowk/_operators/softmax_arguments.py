@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import addressof, c_int, c_int32, c_int64, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arguments import boolean, integer_in, shown
+from .._arguments import boolean, integer_in, number, shown
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
@@ -31,9 +31,12 @@ from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
 from .._pipeline import no_array
 from .cross_entropy_arguments import check_per_row, is_contiguous, result_type
 
-# The arrays of a mask: parameters, and their fields in flowk_softmax_mask.
-OF_MASK = {"mask": "dense", "lengths": "lengths", "bias": "bias"}
-MEMBERS = {**OF_MASK, "dlse": "dlse"}  # with those of one value per row, which are contiguous
+# The arrays of masked_softmax after x: parameters, and their fields in flowk_softmax_mask.
+OF_MASK = {"mask": "dense", "lengths": "lengths", "bias": "bias", "sinks": "sinks", "row_scale": "row_scale"}
+PER_ROW = ("sinks", "row_scale")  # which broadcast to x's shape without the last dimension
+CONTIGUOUS = ("dlse", "lse")  # of one value per row
+MEMBERS = {**OF_MASK, "scores": "x", "dlse": "dlse", "lse": "lse"}  # with those of its gradient
+OF_GRADIENT = ("dlse", "lengths", "scores", "sinks", "lse", "row_scale")  # of masked_softmax_backward after y
 _BYTES = (DType.BOOL, DType.UINT8)
 _INTEGERS = (DType.INT32, DType.INT64)
 
@@ -77,15 +80,22 @@ class Options(NamedTuple):
     causal: bool = False
     causal_offset: int = 0
     window: int | None = None
+    softcap: float = 0.0
     log: bool = False
     return_lse: bool = False
     dtype: DType | None = None
+    return_dsinks: bool = False  # of the gradient
 
     def mask(self) -> SoftmaxMask:
         """The struct for C without the mask, the lengths and the bias."""
         struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=self.lengths_from_right)
         struct.causal, struct.causal_offset, struct.window = self.causal, self.causal_offset, self.window or 0
+        struct.softcap = self.softcap
         return struct
+
+    @property
+    def num_results(self) -> int:
+        return 1 + (self.return_lse or self.return_dsinks)
 
 
 # By type too: 2.0 is equal to 2, and True to 1, which are refused.
@@ -97,10 +107,18 @@ def _checked(*values: Any, **named: Any) -> Options:
         boolean(given.causal, "causal"),
         integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
+        _finite(number(given.softcap, "softcap"), "softcap"),
         boolean(given.log, "log"),
         boolean(given.return_lse, "return_lse"),
         None if given.dtype is None else named_type(given.dtype, FLOAT_TYPES),
+        boolean(given.return_dsinks, "return_dsinks"),
     )
+
+
+def _finite(value: float, name: str) -> float:
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name} = {shown(value)}, must be >= 0 and finite")
+    return value
 
 
 def checked_options(*values: Any, **named: Any) -> Options:
@@ -159,15 +177,17 @@ def arguments_of(
         if each not in MEMBERS:
             firsts.append(Int64Pointer(address_of(in_elements)))
             continue
-        if each not in OF_MASK:
+        if each in CONTIGUOUS:
             continue
-        # The lengths have x's first dimensions. The mask and the bias broadcast as in NumPy: to x's last dimensions.
+        # The lengths have x's first dimensions. The others broadcast as in NumPy: to x's last dimensions, or to those
+        # of the rows.
         repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
-        zeros = (0,) * (len(shape) - (each == "lengths") - len(extents))
+        zeros = (0,) * (len(shape) - (each == "lengths" or each in PER_ROW) - len(extents))
         over_x = repeated + zeros if each == "lengths" else zeros + repeated
-        setattr(struct, f"{OF_MASK[each]}_strides", address_of(over_x))
-        if each != "mask":
+        setattr(struct, f"{MEMBERS[each]}_strides", address_of(over_x))
+        if each in ("lengths", "bias"):
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
+    masks = struct.causal or struct.window or struct.softcap
     out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], "out")
     keep_alive.append(struct)
     return Arguments(
@@ -178,7 +198,7 @@ def arguments_of(
             *(c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
         ),
         mask=struct,
-        mask_pointer=SoftmaxMaskPointer(addressof(struct)) if struct.causal or struct.window else None,
+        mask_pointer=SoftmaxMaskPointer(addressof(struct)) if masks else None,
         out_like=(shape, out_dtype),
         lse_like=(shape[:-1], dtype_like(result_type(code), first_dtype)),
         keep_alive=keep_alive,
@@ -193,10 +213,17 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
         raise ValueError(f"{name} has no dimensions, must have >= 1")
     code = float_type(dtype, name)
     for other, (extents, other_dtype) in arrays.items():
-        if other == "y":
+        if other in ("y", "scores"):
             _check_same(extents, other_dtype, other, shape, dtype, code, f" as {name}")
-        elif other == "dlse":
+        elif other in CONTIGUOUS:
             check_per_row(other, extents, other_dtype, shape[:-1], result_type(code))
+        elif other in PER_ROW:
+            _check_type(other_dtype, other, (result_type(code),))
+            if not broadcasts(extents, shape[:-1]):
+                text = f"{other} has shape {extents}, must broadcast to {shape[:-1]}"
+                if len(shape) > 2 and extents == shape[-3:-2]:
+                    text += f": pass {other}[:, None]"
+                raise ValueError(text)
         elif other == "lengths":
             _check_type(other_dtype, other, _INTEGERS)
             if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
@@ -244,40 +271,50 @@ def _check_same(
         raise TypeError(f"{name} has dtype {other_dtype}, must be {dtype}{of_what}")
 
 
-def check_lse_out(lse_out: Geometry | None = None, lse_like: tuple[tuple[int, ...], Any] | None = None) -> None:
-    """TypeError or ValueError if the array for lse is not like that; lse_like is None if lse is not wanted."""
-    if lse_out is None:
+def check_row_out(name: str, out: Geometry | None, like: tuple[tuple[int, ...], Any] | None) -> None:
+    """TypeError or ValueError if the array for lse or dsinks, lse_out or dsinks_out, is not like that; `like` is None
+    if that result is not wanted."""
+    if out is None:
         return
-    if lse_like is None:
-        raise TypeError("lse_out is given without return_lse=True")
-    check_per_row("lse_out", lse_out[0], lse_out[2], lse_like[0], float_type(lse_like[1], "lse_out"))
-    if not is_contiguous(lse_out, "lse_out"):
-        raise ValueError(f"lse_out has strides of {tuple(lse_out[1])}, must be contiguous")
+    if like is None:
+        raise TypeError(f"{name} is given without return_{name.removesuffix('_out')}=True")
+    check_per_row(name, out[0], out[2], like[0], float_type(like[1], name))
+    if not is_contiguous(out, name):
+        raise ValueError(f"{name} has strides of {tuple(out[1])}, must be contiguous")
+
+
+def check_gradient(options: Options, given: Iterable[str]) -> None:
+    """TypeError if an array is missing that the gradient of a softcap or of sinks needs."""
+    needs = [("scores", "softcap")] if options.softcap else []
+    needs += [("sinks", "return_dsinks"), ("lse", "return_dsinks")] if options.return_dsinks else []
+    for name, option in needs:
+        if name not in given:
+            raise TypeError(f"{name} is missing: {option} needs it")
 
 
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:
-    """The inputs whose rows are not contiguous, and a dlse that is not, as on_copies() takes them. Those that broadcast
-    over the row are views that repeat their last elements; a copy has no other repeated dimension. The first input is x
-    or dy."""
+    """The inputs whose rows are not contiguous, and a dlse or lse that is not, as on_copies() takes them. Those that
+    broadcast over the row are views that repeat their last elements; a copy has no other repeated dimension. The first
+    input is x or dy."""
     shape = tuple(signatures[0][0]) if isinstance(signatures[0], tuple) else ()
     copied: dict[int, tuple[str, Geometry]] = {}
     if not shape or 0 in shape:
         return copied
-    for number, (name, signature) in enumerate(zip(names, signatures)):
-        if not isinstance(signature, tuple) or name == "lengths":
+    for place, (name, signature) in enumerate(zip(names, signatures)):
+        if not isinstance(signature, tuple) or name == "lengths" or name in PER_ROW:
             continue
         extents, strides, dtype = tuple(signature[0]), tuple(signature[1]), signature[2]
         if name in ("mask", "bias") and broadcasts(extents, shape):
             extents = tuple(1 if stride == 0 else extent for extent, stride in zip(extents[:-1], strides))
             extents, strides = (*extents, shape[-1]), strides if signature[0][-1:] == shape[-1:] else (*strides[:-1], 0)
-        elif name == "dlse":
+        elif name in CONTIGUOUS:
             if not is_contiguous(signature, name):
-                copied[number] = (name, (extents, strides, dtype))
+                copied[place] = (name, (extents, strides, dtype))
             continue
         elif extents != shape:
             continue
         if not has_contiguous_rows((extents, strides, dtype), name):
-            copied[number] = (name, (extents, strides, dtype))
+            copied[place] = (name, (extents, strides, dtype))
     return copied
 
 

@@ -15,7 +15,7 @@ from .._arguments import axis_of, kind_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._operators.softmax_arguments import OF_MASK
+from .._operators.softmax_arguments import OF_GRADIENT, OF_MASK
 from .._pipeline import Bound, Request, bind
 from . import gate
 from . import operators as operators  # which registers them
@@ -206,7 +206,7 @@ def _prelu_backward(call: Call, inputs: tuple[Any, ...], options: tuple[int, boo
 
 def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
     keywords: dict[str, Any] = options._asdict()
-    del keywords["return_lse"]  # another operator
+    del keywords["return_lse"], keywords["return_dsinks"]  # other operators
     keywords["scale"] = values[0]
     if options.dtype is not None:
         keywords["dtype"] = dtype_like(options.dtype, inputs[0].dtype)
@@ -216,7 +216,8 @@ def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
 def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
     x, *of_mask = inputs
     keywords = _options(inputs, options, values)
-    if not of_mask and values[0] == 1 and not options.causal and options.window is None:
+    is_plain = not of_mask and values[0] == 1 and not options.causal and options.window is None and not options.softcap
+    if is_plain:
         return call("log_softmax" if options.log else "softmax", (x,), {"dtype": keywords["dtype"]})
     keywords.update(zip(OF_MASK, of_mask))
     return call("masked_softmax_with_lse" if options.return_lse else "masked_softmax", (x,), keywords)
@@ -230,10 +231,11 @@ def _softmax_along(call: Call, inputs: tuple[Any, ...], options: Any, values: tu
     return result.movedim(-1, axis)
 
 
-def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    dy, y, dlse, lengths = (*inputs, None, None)[:4]
-    arrays = {"dlse": dlse, "lengths": lengths}
-    return call("masked_softmax_backward", (dy, y), {**arrays, **_options(inputs, options, values)})
+def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
+    dy, y, *others = inputs
+    keywords = {**dict(zip(OF_GRADIENT, others)), **_options(inputs, options, values)}
+    name = "masked_softmax_backward" + ("_with_dsinks" if options.return_dsinks else "")
+    return call(name, (dy, y), keywords)
 
 
 def _cross_entropy(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:

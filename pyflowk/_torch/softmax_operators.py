@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._operators.softmax_arguments import order_in_memory
+from .._operators.softmax_arguments import MEMBERS, OF_GRADIENT, PER_ROW, order_in_memory
 from .registration import CALLS, PARAMETERS, Rules, all_arguments, keep, register_operator
 
 
@@ -25,6 +25,11 @@ def register_all() -> None:
         fixed={"return_lse": True},
     )
     register_operator("masked_softmax_backward", _empty_backward, _Backward())
+    register_operator(
+        *("masked_softmax_backward", _empty_with_dsinks, _Backward(), "(Tensor, Tensor)"),
+        suffix="_with_dsinks",
+        fixed={"return_dsinks": True},
+    )
 
 
 def _empty_softmax(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -35,10 +40,8 @@ def _empty_backward(dy: Tensor, y: Tensor, *others: Any, dtype: torch.dtype | No
     return _empty((dy, y), any(one is not None for one in others) or _is_masked(**options), dtype)
 
 
-def _is_masked(
-    lengths: Any = None, causal: bool = False, window: int | None = None, bias: Any = None, **options: Any
-) -> bool:
-    return lengths is not None or causal or window is not None or bias is not None
+def _is_masked(causal: bool = False, window: int | None = None, softcap: float = 0.0, **options: Any) -> bool:
+    return causal or window is not None or softcap != 0 or any(options.get(name) is not None for name in MEMBERS)
 
 
 def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | None) -> Tensor:
@@ -55,6 +58,12 @@ def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | Non
 
 def _empty_with_lse(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=_wide(x.dtype))
+
+
+def _empty_with_dsinks(
+    dy: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any
+) -> tuple[Tensor, Tensor]:
+    return _empty_with_lse(dy, dtype=dtype)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -95,8 +104,8 @@ class _Softmax(Rules):
 
 
 def _option_names() -> tuple[str, ...]:
-    """The arguments of masked_softmax_backward between lengths and the dtype. masked_softmax has them too."""
-    return tuple(PARAMETERS["masked_softmax_backward"])[4:-1]
+    """The arguments of masked_softmax_backward between the arrays and the dtype. masked_softmax has them too."""
+    return tuple(PARAMETERS["masked_softmax_backward"])[2 + len(OF_GRADIENT) : -1]
 
 
 class _MaskedSoftmax(Rules):
@@ -104,36 +113,78 @@ class _MaskedSoftmax(Rules):
     def _options_of(self) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         return itemgetter(*map(self.names.index, _option_names()))
 
-    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
-        keep(ctx, result, arguments[2])
-        ctx.x_dtype, ctx.options = arguments[0].dtype, self._options_of(arguments)
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor, lse: Tensor | None = None) -> None:
+        given = dict(zip(self.names, arguments))
+        options = dict(zip(_option_names(), self._options_of(arguments)))
+        needs_lse = given["sinks"] is not None and lse is None
+        needs_x = options["softcap"] or given["row_scale"] is not None or needs_lse
+        x = given["x"] if needs_x else None
+        of_lse = [given[name] if needs_lse else None for name in ("mask", "bias")]
+        keep(ctx, result, given["lengths"], x, given["sinks"], given["row_scale"], lse, *of_lse)
+        ctx.x_dtype, ctx.options = given["x"].dtype, options
+
+    def _lse(self, ctx: Any) -> Tensor:
+        """The log-sum-exp, which a call that did not return it computes again."""
+        _, lengths, x, sinks, row_scale, lse, mask, bias = ctx.saved_tensors
+        if lse is not None:
+            return lse  # type: ignore[no-any-return]
+        arrays = {"x": x, "mask": mask, "lengths": lengths, "bias": bias, "sinks": sinks, "row_scale": row_scale}
+        given = PARAMETERS["masked_softmax_with_lse"] | ctx.options | arrays
+        return CALLS.masked_softmax_with_lse(*given.values())[1]  # type: ignore[no-any-return]
 
     def backward(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        (y, lengths), needs, bias = ctx.saved_tensors, ctx.needs_input_grad, self.names.index("bias")
-        found: list[Tensor | None] = [None] * len(needs)
+        (y, lengths, x, sinks, row_scale), options = ctx.saved_tensors[:5], ctx.options
+        needs = dict(zip(self.names, ctx.needs_input_grad))
+        found: dict[str, Tensor | None] = dict.fromkeys(self.names)
         dy, dlse = (*gradients, None)[:2]
         if dy is None:
             if dlse is None:
-                return tuple(found)
+                return tuple(found.values())
             dy = torch.zeros_like(y)
-        if needs[0]:
-            found[0] = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *ctx.options, ctx.x_dtype)
-        if needs[bias]:  # in float32 before it is summed
-            unscaled = dict(zip(_option_names(), ctx.options)) | {"scale": 1.0}
-            found[bias] = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *unscaled.values(), _wide(ctx.x_dtype))
-        return tuple(found)
+        scores = x if options["softcap"] else None
+        if needs["sinks"]:
+            found["x"], found["sinks"] = CALLS.masked_softmax_backward_with_dsinks(
+                *(dy, y, dlse, lengths, scores, sinks, self._lse(ctx), row_scale, *options.values(), ctx.x_dtype)
+            )
+        elif needs["x"]:
+            found["x"] = CALLS.masked_softmax_backward(
+                *(dy, y, dlse, lengths, scores, None, None, row_scale, *options.values(), ctx.x_dtype)
+            )
+        if needs["bias"] or needs["row_scale"]:  # dz, in float32 before it is summed
+            unscaled = options | {"scale": 1.0, "softcap": 0.0}
+            none = (None,) * (len(OF_GRADIENT) - 2)
+            dz = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *none, *unscaled.values(), _wide(ctx.x_dtype))
+            found["bias"] = dz if needs["bias"] else None
+            if needs["row_scale"]:
+                found["row_scale"] = (dz * _slope(x, row_scale, options) * options["scale"] * x).sum(-1)
+        return tuple(found.values())
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
-        y, options = ctx.saved_tensors[0], dict(zip(_option_names(), ctx.options))
-        t = self._moved(options, tangents)
-        return None if t is None else _projected(y, t.expand(y.shape), log=options["log"]).to(y.dtype)
+        y, log = ctx.saved_tensors[0], ctx.options["log"]
+        t, of_sinks = self._moved(ctx, tangents)
+        if t is None and of_sinks is None:
+            return None
+        moved: Any = 0 if t is None else _projected(y, t.expand(y.shape), log=log)
+        if of_sinks is not None:
+            moved = moved - (torch.where(y == -torch.inf, 0, of_sinks) if log else y * of_sinks)
+        return moved.to(y.dtype)
 
-    def _moved(self, options: dict[str, Any], tangents: tuple[Tensor | None, ...]) -> Tensor | None:
-        """The tangent of z."""
-        of_x, of_bias = tangents[0], tangents[self.names.index("bias")]
-        t = 0 if of_x is None else options["scale"] * of_x
-        t = t if of_bias is None else t + of_bias
-        return t if isinstance(t, Tensor) else None
+    def _moved(self, ctx: Any, tangents: tuple[Tensor | None, ...]) -> tuple[Tensor | None, Tensor | None]:
+        """The tangent of z, and that of lse by the sinks, with a last dimension of 1."""
+        (x, sinks, row_scale), options = ctx.saved_tensors[2:5], ctx.options
+        given = dict(zip(self.names, tangents))
+        slope = _slope(x, row_scale, options)
+        t: Any = None
+        if given["x"] is not None:
+            t = options["scale"] * _column(row_scale, 1.0) * slope * given["x"]
+        if given["row_scale"] is not None:
+            t = (0 if t is None else t) + options["scale"] * slope * x * given["row_scale"].unsqueeze(-1)
+        if given["bias"] is not None:
+            t = (0 if t is None else t) + given["bias"]
+        of_sinks = None
+        if given["sinks"] is not None:
+            of_sinks = (torch.exp(sinks - self._lse(ctx)) * given["sinks"]).unsqueeze(-1)
+        return t, of_sinks
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
@@ -145,6 +196,9 @@ class _MaskedSoftmax(Rules):
         for name in ("mask", "bias"):
             if given[name] is not None and dims[name] is not None:
                 given[name] = _under(_batched(given[name], dims[name], size), x.dim())
+        for name in PER_ROW:
+            if given[name] is not None and dims[name] is not None:
+                given[name] = _under(_batched(given[name], dims[name], size), x.dim() - 1)
         results = operator(*given.values())
         if isinstance(results, Tensor):
             return results.squeeze(1) if is_row else results, 0
@@ -152,75 +206,114 @@ class _MaskedSoftmax(Rules):
 
 
 class _WithLse(_MaskedSoftmax):
-    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
-        super().save(ctx, arguments, result[0])
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any, lse: Tensor | None = None) -> None:
+        super().save(ctx, arguments, *result)
         ctx.set_materialize_grads(False)
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
-        y, options = ctx.saved_tensors[0], dict(zip(_option_names(), ctx.options))
-        t = self._moved(options, tangents)
-        if t is None:
+        y, log = ctx.saved_tensors[0], ctx.options["log"]
+        t, of_sinks = self._moved(ctx, tangents)
+        if t is None and of_sinks is None:
             return None, None
         wide = _wide(ctx.x_dtype)
-        p = (torch.exp(y) if options["log"] else y).to(wide)
-        return super().jvp(ctx, *tangents), torch.where(p == 0, 0, p * t.to(wide)).sum(-1)
+        p = (torch.exp(y) if log else y).to(wide)
+        moved: Any = 0 if t is None else torch.where(p == 0, 0, p * t.to(wide)).sum(-1)
+        return super().jvp(ctx, *tangents), moved if of_sinks is None else moved + of_sinks.squeeze(-1)
+
+
+def _column(x: Tensor | None, otherwise: float) -> Tensor | float:
+    return otherwise if x is None else x.unsqueeze(-1)
+
+
+def _slope(x: Tensor | None, row_scale: Tensor | None, options: dict[str, Any]) -> Any:
+    """The derivative of a softcap."""
+    softcap = options["softcap"]
+    if not softcap:
+        return 1.0
+    assert x is not None
+    t = torch.tanh(options["scale"] * _column(row_scale, 1.0) * x.to(_wide(x.dtype)) / softcap)
+    return 1 - t * t
+
+
+def _gradient_formula(options: dict[str, Any], dy: Tensor, y: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+    """dx, and dsinks if there are sinks and lse, by torch's operators; y is 0, or -infinity, in masked-out columns."""
+    dlse, _, scores, sinks, lse, row_scale = others
+    dlse_ = _column(dlse, 0.0)
+    if options["log"]:
+        unmasked = y != -torch.inf
+        total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - dlse_
+        dz = torch.where(unmasked, dy - torch.exp(y) * total, 0)
+    else:
+        total = (y * dy).sum(-1, keepdim=True) - dlse_
+        dz = y * (dy - total)
+    dx = dz * (options["scale"] * _column(row_scale, 1.0)) * _slope(scores, row_scale, options)
+    if sinks is None or lse is None:
+        return (dx,)
+    return dx, -torch.exp(sinks - lse) * total.squeeze(-1)
 
 
 class _Backward(Rules):
-    """Its own gradients are made of torch's operators, which have gradients of any order; y is 0, or -infinity, in
-    masked-out columns."""
+    """Its own derivatives are those of the formula in torch's operators, which have derivatives of any order."""
 
-    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Tensor) -> None:
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
         given = dict(zip(self.names, arguments))
-        keep(ctx, given["dy"], given["y"], given["dlse"])
-        ctx.scale, ctx.log = given["scale"], given["log"]
-        ctx.dtype = result.dtype
+        keep(ctx, *arguments[: 2 + len(OF_GRADIENT)])
+        ctx.options = {name: given[name] for name in _option_names()}
+        results = result if isinstance(result, tuple) else (result,)
+        ctx.dtypes, ctx.has_dsinks = [one.dtype for one in results], len(results) > 1
+
+    def _formula(self, ctx: Any) -> tuple[Callable[..., Any], list[int], tuple[Tensor, ...]]:
+        """The operator of the arrays that it depends on, their indices, and these arrays."""
+        arrays = list(ctx.saved_tensors)
+        if not ctx.has_dsinks:
+            arrays[5:7] = None, None
+        used = [i for i, one in enumerate(arrays) if one is not None and i != 3]
+
+        def formula(*given: Tensor) -> Any:
+            filled = list(arrays)
+            for i, one in zip(used, given):
+                filled[i] = one
+            results = _gradient_formula(ctx.options, *filled)
+            converted = tuple(one.to(dtype) for one, dtype in zip(results, ctx.dtypes))
+            return converted if ctx.has_dsinks else converted[0]
+
+        return formula, used, tuple(arrays[i] for i in used)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        dy, y, dlse = ctx.saved_tensors
-        g, others = ctx.scale * gradients[0], [None] * (len(self.names) - 3)
-        if not ctx.log:
-            pulled = (y * g).sum(-1, keepdim=True)
-            of_y = g * (dy - (y * dy).sum(-1, keepdim=True) + _per_row(dlse)) - dy * pulled
-            of_dy = _projected(y, g, log=False)
-        else:
-            unmasked = y != -torch.inf
-            g, p = torch.where(unmasked, g, 0), torch.exp(y)
-            pulled = (p * g).sum(-1, keepdim=True)
-            of_y = -p * g * (torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - _per_row(dlse))
-            of_dy = torch.where(unmasked, g - pulled, 0)
-        of_dlse = None if dlse is None else pulled.squeeze(-1).to(dlse.dtype)
-        return of_dy.to(dy.dtype), of_y.to(y.dtype), of_dlse, *others
+        formula, used, arrays = self._formula(ctx)
+        pullback: Any = torch.func.vjp(formula, *arrays)[1]
+        found: list[Tensor | None] = [None] * len(self.names)
+        for i, one in zip(used, pullback(gradients if ctx.has_dsinks else gradients[0])):
+            found[i] = one
+        return tuple(found)
 
-    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor:
-        (dy, y, dlse), (t_dy, t_y, t_dlse) = ctx.saved_tensors, tangents[:3]
-        t_dy = torch.zeros_like(dy) if t_dy is None else t_dy
-        t_y = torch.zeros_like(y) if t_y is None else t_y
-        if not ctx.log:
-            inner = (y * dy).sum(-1, keepdim=True) - _per_row(dlse)
-            moved = (t_y * dy + y * t_dy).sum(-1, keepdim=True) - _per_row(t_dlse)
-            tangent: Tensor = ctx.scale * (t_y * (dy - inner) + y * (t_dy - moved))
-            return tangent.to(ctx.dtype)
-        unmasked = y != -torch.inf
-        p, dy, t_dy = torch.exp(y), torch.where(unmasked, dy, 0), torch.where(unmasked, t_dy, 0)
-        t_p = p * torch.where(unmasked, t_y, 0)
-        total, moved = dy.sum(-1, keepdim=True) - _per_row(dlse), t_dy.sum(-1, keepdim=True) - _per_row(t_dlse)
-        tangent = ctx.scale * torch.where(unmasked, t_dy - t_p * total - p * moved, 0)
-        return tangent.to(ctx.dtype)
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
+        formula, used, arrays = self._formula(ctx)
+        given = [tangents[i] for i in used]
+        moved = tuple(torch.zeros_like(one) if t is None else t for t, one in zip(given, arrays))
+        # By two pullbacks: torch has no forward mode inside forward mode.
+        results, pullback = torch.func.vjp(formula, *arrays)[:2]
+        zeros = tuple(map(torch.zeros_like, results)) if ctx.has_dsinks else torch.zeros_like(results)
+        return torch.func.vjp(pullback, zeros)[1](moved)[0]
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        dy, y, dlse, lengths, *rest = arguments
-        dy, y = _batched(dy, in_dims[0], size), _batched(y, in_dims[1], size)
-        dlse = None if dlse is None else _batched(dlse, in_dims[2], size)
-        lengths = _batched_lengths(lengths, in_dims[3], size)
-        if dy.dim() == 2:
-            dlse, lengths = (None if one is None else one.reshape(-1, 1) for one in (dlse, lengths))
-            return operator(dy.unsqueeze(1), y.unsqueeze(1), dlse, lengths, *rest).squeeze(1), 0
-        return operator(dy, y, dlse, lengths, *rest), 0
-
-
-def _per_row(x: Tensor | None) -> Tensor | float:
-    return 0.0 if x is None else x.unsqueeze(-1)
+        given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
+        is_row = arguments[0].dim() - (in_dims[0] is not None) == 1
+        for name in ("dy", "y", "scores", "dlse", "lse"):
+            if given[name] is not None:
+                given[name] = _batched(given[name], dims[name], size)
+                if is_row:
+                    given[name] = given[name].unsqueeze(1)
+        given["lengths"] = _batched_lengths(given["lengths"], dims["lengths"], size)
+        if is_row and given["lengths"] is not None:
+            given["lengths"] = given["lengths"].reshape(-1, 1)
+        for name in PER_ROW:
+            if given[name] is not None and dims[name] is not None:
+                given[name] = _under(_batched(given[name], dims[name], size), given["dy"].dim() - 1)
+        results = operator(*given.values())
+        if isinstance(results, Tensor):
+            return results.squeeze(1) if is_row else results, 0
+        return tuple(one.squeeze(1) if is_row else one for one in results), (0, 0)
 
 
 def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:

@@ -121,7 +121,7 @@ _OPTIONS = [
 
 
 class MaskedSoftmax(torch.nn.Module):
-    """pyflowk.masked_softmax as a module: it gets the options, and forward() the masks, lengths and biases.
+    """pyflowk.masked_softmax as a module: it gets the options, and forward() the arrays.
 
     Examples
     --------
@@ -140,8 +140,8 @@ class MaskedSoftmax(torch.nn.Module):
     __init__.__signature__ = inspect.Signature([_SELF, *_OPTIONS])  # type: ignore[attr-defined]
 
     def forward(self, input: Tensor, mask: Tensor | None = None, **arrays: Tensor | None) -> Tensor:
-        """The softmax of `input` over its last dimension; `arrays` are the lengths and biases of
-        `pyflowk.masked_softmax`."""
+        """The softmax of `input` over its last dimension; `arrays` are the lengths, biases, sinks
+        and scales per row of `pyflowk.masked_softmax`."""
         function: Any = torch.ops.flowk.masked_softmax if input.is_meta else masked_softmax
         return function(input, mask, **arrays, **self.options)  # type: ignore[no-any-return]
 

@@ -138,6 +138,9 @@ def other_cases() -> list[CallCase]:
         CallCase(pyflowk.log_softmax, (scores.half(),)),
         CallCase(forward, (scores,), {"scale": 0.125, "causal": True}),
         CallCase(backward, (scores, y), {"dlse": tensor(2, 3, 5)}),
+        # Of whole vectors: the gradient has the same bits at every address.
+        CallCase(forward, (tensor(2, 3, 5, 8),), {"sinks": tensor(3, 1), "row_scale": tensor(5), "softcap": 3.0}),
+        CallCase(backward, (scores, y), {"scores": scores, "softcap": 3.0, "row_scale": tensor(5)}),
         CallCase(forward, (scores, mask)),
         CallCase(forward, (scores, mask), {"log": True, "scale": 3}),
         CallCase(forward, (scores,), {"lengths": lengths, "lengths_from_right": True, "window": 3}),

@@ -51,6 +51,8 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("masked_softmax_backward", (X, X), {"scale": 0.5}, "dy y out"),
     ("masked_softmax_backward", (X, X), {"lengths": LENGTHS}, "dy y lengths out"),
     ("masked_softmax_backward", (X, X), {"dlse": LSE}, "dy y dlse out"),
+    ("masked_softmax", (X,), {"sinks": LSE, "row_scale": LSE, "softcap": 2.0}, "x sinks row_scale out"),
+    ("masked_softmax_backward", (X, X), {"scores": X, "softcap": 2.0}, "dy y scores out"),
     ("cross_entropy_backward", (X, TARGETS, LSE, LSE), {}, "logits targets lse dloss out"),
     ("cross_entropy_partials", (X, TARGETS, 0, 9), {"scale": 0.5}, "logits targets out"),
     ("transpose", (X,), {}, "x out"),

@@ -139,6 +139,14 @@ def calls(device: str = "cpu") -> list[Call]:
         add("masked_softmax_backward", n(2, 3, 5), y, dlse=n(2, 3), log=log)
         add("masked_softmax_with_lse", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
         add("masked_softmax_with_lse", n(5), bias=n(5), log=log)
+        terms = {"sinks": n(3), "row_scale": n(2, 1) + 2, "softcap": 2.0, "log": log}
+        add("masked_softmax", n(2, 3, 5), mask, scale=-1.5, **terms)
+        add("masked_softmax", n(5), sinks=n()[()], log=log)
+        add("masked_softmax_with_lse", n(2, 3, 5), lengths=lengths, bias=n(5), **terms)
+        row_lse = n(2, 3) + 2
+        gradient = {**terms, "scores": n(2, 3, 5), "lse": row_lse, "scale": 0.7}
+        add("masked_softmax_backward", n(2, 3, 5), y, **{**gradient, "sinks": None, "lse": None}, dlse=n(2, 3))
+        add("masked_softmax_backward_with_dsinks", n(2, 3, 5), y, **gradient)
     targets = torch.tensor([[4, -100, 0], [1, 2, 0]], device=device)
     lse, entropy = n(2, 3, 5).logsumexp(-1), n(2, 3)
     smooth = {"label_smoothing": 0.1, "z_loss": 0.05}
