@@ -80,7 +80,8 @@ bool reads_less(const SoftmaxCall& call) {
                      [](const SoftmaxRowDim& dim) { return dim.strides[softmax_bias_or_y] == 0; });
 }
 
-SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+// The form whose kernels take all such rows, whether or not they fill their threads' vectors.
+SoftmaxForm form_of(const SoftmaxCall& call) {
   if (call.has_tails || call.has_score_terms) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
   if (call.mask == SoftmaxMask::none) {
@@ -92,15 +93,20 @@ SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_
   }
   if (call.mask == SoftmaxMask::bias && !call.bias_vectors_agree) return SoftmaxForm::aligned;
   if (call.has_dense && !is_aligned(call, softmax_dense, call.vector_columns)) return SoftmaxForm::aligned;
+  return SoftmaxForm::unfilled;
+}
+
+SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+  const SoftmaxForm form = form_of(call);
   const bool is_whole = call.row_vectors == int64_t{config.lanes_per_row} * vectors * config.cluster_blocks;
-  return is_whole ? SoftmaxForm::whole : SoftmaxForm::unfilled;
+  return form == SoftmaxForm::unfilled && is_whole ? SoftmaxForm::whole : form;
 }
 
 }  // namespace
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   const Lanes lanes{call};
-  const int32_t max_vectors = max_kernel_vectors(query_of(call, 0));
+  const int32_t max_vectors = max_kernel_vectors(query_of(call, 0, form_of(call)));
   if (max_vectors == 0) return {};
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
@@ -134,14 +140,13 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
-  const int32_t kernel = find_kernel(query_of(call, vectors));  // that takes every form
-  return kernel >= 0 && call.vectors_agree && std::has_single_bit(static_cast<uint32_t>(vectors)) &&
-         lanes >= min_lanes(call) && lanes <= softmax_kernels[kernel].max_threads &&
+  return call.vectors_agree && std::has_single_bit(static_cast<uint32_t>(vectors)) && lanes >= min_lanes(call) &&
          call.row_vectors <= int64_t{lanes} * vectors * config.cluster_blocks;
 }
 
-int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInRegisters& mechanism) {
-  return find_kernel(query_of(call, mechanism.vectors_per_thread, mechanism.form));
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
+  const int32_t vectors = mechanism.vectors_per_thread;
+  return find_kernel(query_of(call, vectors, form_of(call, config, vectors)));
 }
 
 void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan) {
