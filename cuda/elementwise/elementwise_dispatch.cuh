@@ -58,9 +58,9 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 
 // Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
 // the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
-// leaves room for one block more per SM, and all others share one. Integers: all, except int64's divisions and powers,
-// and of 16 bits, which would take registers from the light ones. float64 has heavy operations in contiguous and
-// strided only. silu_mul has a strided kernel of its own: its inputs are usually halves of rows.
+// leaves room for one block more per SM, and all others share one. Integers: all, except divisions and powers of 16
+// bits, which would take registers from the light ones. float64 has heavy operations in contiguous and strided only.
+// silu_mul has a strided kernel of its own: its inputs are usually halves of rows.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;
@@ -72,20 +72,13 @@ Status visit_ops(int32_t op, Run run) {
                 (is_double && kKernel != contiguous && kKernel != strided)) {
     return run(AllOps<is_double, light, light>());
   } else if constexpr (std::is_integral_v<Compute>) {
-    if constexpr (kKernel == contiguous && !is_unary && sizeof(Compute) == 8)
-      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, medium, heavy, heaviest>());
-    else if constexpr (kKernel == contiguous && !is_unary && kN == 8)
+    if constexpr (kKernel == contiguous && !is_unary && kN == 8)
       return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, light, light, heavy>());
     else
       return run(AllOps<false, light, light, medium, heavy, heaviest>());
-  } else if constexpr (kKernel == strided && !is_unary && !is_double) {
-    if (op == FLOWK_BINARY_SILU_MUL) return run(OneOp<static_cast<Op>(FLOWK_BINARY_SILU_MUL)>());
-    if constexpr (kN == 8) {
-      return cost == light ? run(AllOps<false, light, light>()) : run(AllOps<false, heavy, medium, heavy, heaviest>());
-    } else {
-      return run(AllOps<false, heavy, light, medium, heavy, heaviest>());
-    }
   } else if constexpr (kKernel == strided || kKernel == (is_unary ? shifted_tiles : aligned_tiles)) {
+    if constexpr (kKernel == strided && !is_unary && !is_double)
+      if (op == FLOWK_BINARY_SILU_MUL) return run(OneOp<static_cast<Op>(FLOWK_BINARY_SILU_MUL)>());
     return run(AllOps<is_double, is_double ? heaviest : heavy, light, medium, heavy, heaviest>());
   } else if constexpr (kKernel == shifted_tiles) {
     return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, heavy, light, heavy>());
@@ -113,11 +106,12 @@ Status visit_ops(int32_t op, Run run) {
     if (cost == light) return run(AllOps<is_double, light, light>());
     if constexpr (is_unary) {
       if (cost == medium) return run(AllOps<is_double, medium, medium>());
-    }
-    if constexpr (is_double) {
       if (cost == heavy) return run(AllOps<is_double, heavy, heavy>());
     }
-    return run(AllOps<is_double, heaviest, heaviest>());
+    if constexpr (is_double && !is_unary)
+      return run(AllOps<true, heaviest, heavy, heaviest>());
+    else
+      return run(AllOps<is_double, heaviest, heaviest>());
   }
 }
 

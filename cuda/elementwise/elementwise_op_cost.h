@@ -77,13 +77,13 @@ FLOWK_HOST_DEVICE constexpr OpCost cost_of(BinaryOp op, bool is_double = false) 
   }
 }
 
-// Heavy operations of floats have a contiguous kernel each for float32, float16 and bfloat16; all others share one per
-// cost.
-template <class Op>
-FLOWK_HOST_DEVICE constexpr bool has_own_kernel(Op op, bool is_double) {
-  if constexpr (std::is_same_v<Op, BinaryOp>)
-    if (op == BinaryOp{FLOWK_BINARY_TRUNC_DIVIDE}) return false;
-  return !is_double && cost_of(op) == OpCost::heavy;
+// gelu and heavy operations of two inputs have a contiguous kernel each for float32, and for float16 and bfloat16; all
+// others share one per cost.
+FLOWK_HOST_DEVICE constexpr bool has_own_kernel(UnaryOp op, bool is_double) {
+  return !is_double && op == UnaryOp{FLOWK_UNARY_GELU};
+}
+FLOWK_HOST_DEVICE constexpr bool has_own_kernel(BinaryOp op, bool is_double) {
+  return !is_double && cost_of(op) == OpCost::heavy && op != BinaryOp{FLOWK_BINARY_TRUNC_DIVIDE};
 }
 
 }  // namespace flowk::elementwise
