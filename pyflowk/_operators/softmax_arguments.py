@@ -107,7 +107,7 @@ def _checked(*values: Any, **named: Any) -> Options:
         boolean(given.causal, "causal"),
         integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
-        _finite(number(given.softcap, "softcap"), "softcap"),
+        _finite(given.softcap, "softcap"),
         boolean(given.log, "log"),
         boolean(given.return_lse, "return_lse"),
         None if given.dtype is None else named_type(given.dtype, FLOAT_TYPES),
@@ -115,10 +115,11 @@ def _checked(*values: Any, **named: Any) -> Options:
     )
 
 
-def _finite(value: float, name: str) -> float:
+def _finite(value: Any, name: str) -> float:
+    value = value if type(value) is float else number(value, name)
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name} = {shown(value)}, must be >= 0 and finite")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def checked_options(*values: Any, **named: Any) -> Options:
