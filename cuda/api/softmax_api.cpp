@@ -178,8 +178,7 @@ bool has_row_values(const SoftmaxArguments& arguments) {
 Status check_row_values(const SoftmaxArguments& arguments, const Layout& out_layout, SoftmaxRequest* request) {
   const flowk_softmax_mask& mask = arguments.mask;
   const bool backward = arguments.backward;
-  request->has_row_values = has_row_values(arguments);
-  if (!request->has_row_values) return {};
+  if (!has_row_values(arguments)) return {};
   const flowk_dtype dtype = arguments.x.dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
   const int32_t rank = request->rank;
   int64_t num_rows = 1;

@@ -37,8 +37,7 @@ struct SoftmaxRequest {
   int32_t number_strides[num_row_numbers][max_rank] = {};  // in elements
   void* dsinks = nullptr;                                  // as softmax_lse
   const void* saved_lse = nullptr;
-  bool has_row_values = false;  // lse, dlse, or any of the four members above
-  int32_t lengths_bytes = 0;    // of one length, 4 or 8
+  int32_t lengths_bytes = 0;  // of one length, 4 or 8
   bool lengths_from_right = false;
   // causal and window keep columns [row + diagonal_begin, row + diagonal_end); both are within +-2^61.
   bool has_diagonal = false;

@@ -75,6 +75,8 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   row_bytes = request.columns * in_bytes;
   num_inputs = request.backward || request.pointers[softmax_bias_or_y] != nullptr ? 2 : 1;
   has_score_terms = has_score_terms_of(request);
+  has_row_values = has_score_terms || request.pointers[softmax_lse] != nullptr || request.dsinks != nullptr ||
+                   request.numbers[row_sink] != nullptr;
   has_dense = !request.backward && request.pointers[softmax_dense] != nullptr;
   has_interval = request.has_diagonal || request.lengths_bytes != 0;
   is_plain = !request.backward && mask == SoftmaxMask::none && !has_interval;

@@ -30,6 +30,7 @@ struct SoftmaxCall {
   bool has_tails;           // some row has columns outside whole vectors
   bool is_power_of_2;       // a row is 2^n whole vectors
   bool has_score_terms;     // a softcap or a scale per row
+  bool has_row_values;      // these, a log-sum-exp, sinks, or the gradient of one
   // Does any mechanism compute its results right? Its scale is usual, see min_float32_scale, and there is no logarithm
   // beside sinks.
   bool any_mechanism_is_right;

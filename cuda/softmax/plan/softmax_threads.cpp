@@ -26,7 +26,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, in
           .element_bytes = call.in_bytes,
           .mask = call.mask,
           .vectors = vectors,
-          .row_values = call.request.has_row_values,
+          .row_values = call.has_row_values,
           .sinks = call.request.numbers[row_sink] != nullptr,
           .score_terms = call.has_score_terms};
 }
