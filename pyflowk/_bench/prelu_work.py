@@ -91,6 +91,7 @@ class PreluWork(Work):
     """Tensors in memory order, (outer, channels, inner); `shape` is (N, C, H, W), whatever the layout."""
 
     op = "prelu"
+    poison_byte = 0xFF  # NaN
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class PreluWork(Work):
 
     def poison(self) -> None:
         for tensor in (*self.outs[:1], *self.dalphas[:1]):
-            tensor.poison(0xFF)  # NaN
+            tensor.poison(self.poison_byte)
 
     def _sizes(self) -> tuple[Any, ...]:
         return *map(ctypes.c_int64, self.memory_shape), int(self.alpha.code), int(self.alpha.code)

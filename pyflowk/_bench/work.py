@@ -29,6 +29,7 @@ class Work:
     """
 
     op: ClassVar[str] = ""
+    poison_byte: ClassVar[int] = POISON
     kind = note = part = types = shape_text = function = ""
     workspace: tuple[Any, ...] = ()
     read_bytes = written_bytes = 0
@@ -50,7 +51,7 @@ class Work:
 
     def poison(self) -> None:
         """Overwrites the first results with bytes that no result has."""
-        self.outs[0].poison()
+        self.outs[0].poison(self.poison_byte)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         """The C arguments on buffer set i, without the stream."""
@@ -90,7 +91,17 @@ class Work:
     def check(self) -> bool:
         """Whether the first output is right at a sample of its elements, and untouched between the elements."""
         fetched, index, got = self._sampled()
-        return self.is_close(got, self.expected(index), index) and _is_untouched_between(self.outs[0], fetched)
+        return self.is_close(got, self.expected(index), index) and self._is_untouched_between(fetched)
+
+    def _is_untouched_between(self, fetched: Array) -> bool:
+        """Whether the first output's memory holds the poison where no element is."""
+        out = self.outs[0]
+        if out.num_elements == math.prod(out.shape):
+            return True
+        is_element = np.zeros(out.num_elements, bool)
+        strides = [stride * is_element.itemsize for stride in out.strides]
+        np.ndarray(out.shape, bool, is_element, out.first, strides)[...] = True
+        return bool((_bits(fetched).reshape(-1, out.itemsize)[~is_element] == self.poison_byte).all())
 
     def check_rival(self) -> bool:
         """Whether a sample is roughly right, within 2 %: rivals have roundings and NaNs of their own."""
@@ -183,12 +194,3 @@ def is_roughly(got: Array, expected: Array) -> bool:
     with np.errstate(invalid="ignore"):
         close = np.abs(wide - exact) <= 0.02 * np.abs(exact) + 1e-3 * scale
     return bool((close | ~finite).all())
-
-
-def _is_untouched_between(out: Tensor, fetched: Array) -> bool:
-    if out.num_elements == math.prod(out.shape):
-        return True
-    is_element = np.zeros(out.num_elements, bool)
-    strides = [stride * is_element.itemsize for stride in out.strides]
-    np.ndarray(out.shape, bool, is_element, out.first, strides)[...] = True
-    return bool((_bits(fetched).reshape(-1, out.itemsize)[~is_element] == POISON).all())

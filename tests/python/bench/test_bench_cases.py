@@ -114,6 +114,17 @@ def test_a_rival_may_change_nan_and_nothing_else() -> None:
     assert not work.check_rival()
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_tensors_that_begin_inside_a_vector_are_checked_too(direction: str) -> None:
+    case = {"layout": "nhwc", "shape": (2, 10, 7, 7), "kind": "f32", "direction": direction, "lead": 1}
+    work = make_work(HostMachine(), "prelu", case, num_sets=2)
+    work.run(0)
+    assert work.check()
+    out = work.outs[0]
+    work.machine.fill(out.ptr - 1, 0, 1)  # before the first element
+    assert not work.check()
+
+
 def test_bytes_between_the_elements_of_a_view_are_watched() -> None:
     case = {"name": "view", "shape": [20, 30], "axes": [1, 0], "kind": "f32", "out_layout": "pads 1:3"}
     work = make_work(HostMachine(), "permute", case, num_sets=2)
