@@ -98,7 +98,7 @@ def overlaps(case: Case) -> bool:
         if shares_its_own_memory(used[out]):
             return True
         for name, one in used.items():
-            may_be_same = name in IN_PLACE.get(case.function, ()) and out not in ("dalpha", *case.scratch)
+            may_be_same = name in IN_PLACE.get(case.function, ()) and out not in ("dalpha", "lse", *case.scratch)
             if name != out and not (may_be_same and is_same(used[out], one)) and sets[out] & sets[name]:
                 return True
     return False
