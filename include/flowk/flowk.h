@@ -674,7 +674,7 @@ typedef struct flowk_softmax_mask {
   const int64_t *sinks_strides;
 
   /** Numbers in device memory that multiply `scale`, of the element type of `sinks`, one per row; with strides of 0 one
-   * for all rows. A captured graph reads them anew. NULL: ones. */
+   * for all rows. A captured graph reads them at each launch. NULL: ones. */
   const void *row_scale;
   const int64_t *row_scale_strides; /**< as sinks_strides */
 
@@ -683,8 +683,8 @@ typedef struct flowk_softmax_mask {
   double softcap;
 
   /** Of flowk_masked_softmax_backward(), which writes it: each row's part of the gradient of its sink, as `lse`. The
-   * gradient of a sink is the sum over the rows that have it, which the caller adds up in an order that he chooses. It
-   * needs `sinks`, and `lse` as the forward call wrote it. NULL: not wanted. */
+   * gradient of a sink is the sum over the rows that have it, which the caller adds up. It needs `sinks`, and `lse` as
+   * the forward call wrote it. NULL: not wanted. */
   void *dsinks;
 
   /** Of flowk_masked_softmax_backward() with a softcap: the forward call's x, of y's element type. NULL: not given. */
