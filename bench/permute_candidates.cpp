@@ -51,10 +51,10 @@ extern "C" FLOWK_API int flowk_bench_permute_candidate(const void* src, void* ds
   if (const auto* bytes = std::get_if<ByteTile>(&plan.mechanism)) read(bytes->params);
   const auto write = [&](auto... values) { ((*features++ = static_cast<double>(values)), ...); };
   write(plan.kernel(), plan.unit_bytes, plan.predicted_cost(), tile.whole_count(tile.src_rows),
-        tile.whole_count(tile.src_run_bytes), tile.whole_count(tile.dst_rows) << tile.dst_rows.shift,
-        tile.whole_count(tile.dst_run_elements), tile.halo, tile.dst_slice, swizzle_bits / 16, table.rank,
-        plan.launch.num_blocks, plan.launch.shared_bytes, dst_granule, store.vectors_per_segment.divisor,
-        store.num_vectors * store.num_rows.divisor, load.shift_mask, table.num_entries);
+        tile.whole_count(tile.src_run_bytes), tile.whole_count(tile.dst_rows), tile.whole_count(tile.dst_run_elements),
+        tile.halo, tile.dst_slice, swizzle_bits / 16, table.rank, plan.launch.num_blocks, plan.launch.shared_bytes,
+        dst_granule, store.vectors_per_segment.divisor, store.num_vectors * store.num_rows.divisor, load.shift_mask,
+        table.num_entries);
   constexpr size_t max_terms = sizeof(TileCosts) / sizeof(float);
   std::vector<float> terms = tile_terms(problem, device, src_choice, dst_choice);
   terms.resize(max_terms);

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 OPERATORS = ("permute", "elementwise", "prelu", "softmax", "cross_entropy")
+SANITIZED = (*OPERATORS, "softmax_terms")  # bench/sanitize_NAME.py
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOFTMAX_RACECHECKS = 12  # parts of its cases: the whole takes racecheck too long
 CAMPAIGN_PROCESSES = 6
@@ -51,12 +52,12 @@ def pytest_part(name: str, *arguments: str, needs_two_gpus: bool = False) -> Par
     return Part(name, command, needs_two_gpus=needs_two_gpus)
 
 
-def sanitizer_part(tool: str, operator: str, *part: str) -> Part:
-    script = str(ROOT / f"bench/sanitize_{operator}.py")
+def sanitizer_part(tool: str, name: str, *part: str) -> Part:
+    script = str(ROOT / f"bench/sanitize_{name}.py")
     # Clusters of 16 blocks: see bench/sanitize_softmax.py.
-    options = ("--portable-clusters",) if (tool, operator) == ("synccheck", "softmax") else ()
+    options = ("--portable-clusters",) if tool == "synccheck" and name.startswith("softmax") else ()
     command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, script, *options, *part)
-    return Part(" ".join((tool, operator, *part)), command, is_pytest=False)
+    return Part(" ".join((tool, name, *part)), command, is_pytest=False)
 
 
 def all_parts(num_cases: int) -> list[Part]:
@@ -67,10 +68,10 @@ def all_parts(num_cases: int) -> list[Part]:
         for index in range(SOFTMAX_RACECHECKS)
     ]
     others = [
-        sanitizer_part(tool, operator)
-        for operator in reversed(OPERATORS)
+        sanitizer_part(tool, name)
+        for name in reversed(SANITIZED)
         for tool in TOOLS
-        if (tool, operator) != ("racecheck", "softmax")
+        if (tool, name) != ("racecheck", "softmax")
     ]
     per_process = -(-num_cases // CAMPAIGN_PROCESSES)
     campaigns = [

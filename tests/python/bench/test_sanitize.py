@@ -69,6 +69,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> dict[int, HostMemory]:
         ("elementwise", [], "6 kernels"),
         ("prelu", [], "6 kernels"),
         ("softmax", ["staged_rows"], "staged_rows"),
+        ("softmax_terms", ["float32", "1000"], "row_in_registers"),
     ],
 )
 def test_a_script_reaches_every_kernel_with_right_results(
