@@ -17,7 +17,6 @@ block.
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from pathlib import Path
 
@@ -90,21 +89,16 @@ def run_case(library: ctypes.CDLL, max_blocks: int, row: TableCase) -> str:
     shape = (ctypes.c_int64 * len(case.shape))(*case.shape)
     sizes = (len(shape), shape, case.scale, None if case.strided else ctypes.addressof(mask), int(case.log))
     arguments = (*tensors, code_of(in_dtype), out.pointer, layout, code_of(out_dtype), *sizes)
-    text = ctypes.create_string_buffer(2048)
-    function = "flowk_masked_softmax_backward" if row.backward else "flowk_masked_softmax"
-    statuses = [getattr(library, function + "_explain")(*arguments, text, len(text))]
-    plan = text.value.decode()
-    blocks = re.search(r"threads of a block, (\d+) blocks", plan)
-    if not blocks or int(blocks[1]) <= max_blocks:
-        statuses.append(getattr(library, function)(*arguments, None))
-    if any(statuses):
-        raise RuntimeError(library.flowk_last_error())
-    sanitizing.synchronize()
+    function = "masked_softmax_backward" if row.backward else "masked_softmax"
+    plan = sanitizing.plan_of(library, function, arguments)
+    is_run = sanitizing.cluster_blocks(plan) <= max_blocks
+    if is_run:
+        sanitizing.run(library, function, arguments)
     flat = out.fetch().reshape(-1)
     actual = np.lib.stride_tricks.as_strided(flat, case.shape, [stride * flat.itemsize for stride in layout])
     for memory in memories:
         memory.fetch()
-    if len(statuses) == 1:
+    if not is_run:
         return plan
     if row.backward:
         expected = backward_reference(case, unmasked(case, host), *inputs, dlse)
@@ -138,7 +132,7 @@ def main() -> None:
         sys.exit(f"not by the mechanism that the table names: {missed}")
     if not (words or parts):
         sanitizing.require_all(plans, KERNELS)
-    clusters = sum(re.search(r"threads of a block, \d+ blocks", plan) is not None for plan in plans)
+    clusters = sum(sanitizing.cluster_blocks(plan) > 1 for plan in plans)
     print(f"{len(plans)} cases right, {clusters} of them in clusters, kernels: {', '.join(sorted(set(kernels)))}")
 
 

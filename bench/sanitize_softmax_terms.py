@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sinks, softcap and a scale per row of softmax, and their gradients, with compute-sanitizer:
-`bench/sanitize_softmax_terms.py [--portable-clusters] [WORD ...]`, as sanitizing.py says. Words and --portable-clusters
-are those of sanitize_softmax.py."""
+"""Sinks, softcap and a scale per row of softmax, and their gradients, for compute-sanitizer as sanitizing.py says.
+
+`bench/sanitize_softmax_terms.py [--portable-clusters] [WORD ...]` runs the cases with all the words in their names.
+--portable-clusters is as in sanitize_softmax.py."""
 
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,7 @@ class Call:
             *(ctypes.addressof(self.mask), 0),
         )
         function = "masked_softmax_backward" if len(inputs) > 1 else "masked_softmax"
-        text = ctypes.create_string_buffer(2048)
-        if getattr(library, f"flowk_{function}_explain")(*arguments, text, len(text)):
-            raise RuntimeError(library.flowk_last_error())
-        blocks = re.search(r"threads of a block, (\d+) blocks", text.value.decode())
-        if blocks and int(blocks[1]) > max_blocks:
+        if sanitizing.cluster_blocks(sanitizing.plan_of(library, function, arguments)) > max_blocks:
             return None
         return sanitizing.run(library, function, arguments)
 

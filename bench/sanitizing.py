@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -94,17 +95,27 @@ def open_library() -> ctypes.CDLL:
     return _library.open_backend("cuda")
 
 
+def plan_of(library: ctypes.CDLL, function: str, arguments: Iterable[Any]) -> str:
+    """The plan of flowk_FUNCTION as text."""
+    text = ctypes.create_string_buffer(2048)
+    if getattr(library, f"flowk_{function}_explain")(*arguments, text, len(text)):
+        raise RuntimeError(library.flowk_last_error())
+    return text.value.decode()
+
+
+def cluster_blocks(plan: str) -> int:
+    """The blocks per cluster of a plan of softmax; 1 if there are no clusters."""
+    found = re.search(r"threads of a block, (\d+) blocks", plan)
+    return int(found[1]) if found else 1
+
+
 def run(library: ctypes.CDLL, function: str, arguments: Iterable[Any], workspace: tuple[Any, ...] = ()) -> str:
     """Calls flowk_FUNCTION, waits for it, and returns its plan as text."""
-    text = ctypes.create_string_buffer(2048)
-    statuses = [
-        getattr(library, f"flowk_{function}_explain")(*arguments, text, len(text)),
-        getattr(library, f"flowk_{function}")(*arguments, *workspace, None),
-    ]
-    if any(statuses):
+    plan = plan_of(library, function, arguments)
+    if getattr(library, f"flowk_{function}")(*arguments, *workspace, None):
         raise RuntimeError(library.flowk_last_error())
     synchronize()
-    return text.value.decode()
+    return plan
 
 
 def require_all(plans: Iterable[str], kernels: set[str]) -> None:

@@ -36,8 +36,8 @@ struct PackType<16> {
 template <int Bytes>
 using Pack = typename PackType<Bytes>::type;
 
-// The same address, of which the compiler then knows that it is in global memory: one that was kept in shared memory
-// may be anywhere.
+// Returns `address` and tells the compiler that it is in global memory, which it does not know of an address that was
+// read from shared memory.
 __device__ __forceinline__ unsigned char* in_global_memory(unsigned char* address) {
 #ifndef FLOWK_SIMT
   __builtin_assume(__isGlobal(address));

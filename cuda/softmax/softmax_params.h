@@ -110,7 +110,7 @@ struct SoftmaxParams {
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
   unsigned char* lse = nullptr;  // float32, of a float64 x float64; not before what every kernel reads
-  SoftmaxRows rows;              // 2.6 KB, of which kernels read the start
+  SoftmaxRows rows;              // 2.6 KB; kernels read the dimensions that exist
   SoftmaxExtras extras;          // last: few kernels read it
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };

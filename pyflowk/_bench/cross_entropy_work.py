@@ -71,6 +71,7 @@ class CrossEntropyWork(Work):
     """Logits of shape (rows, columns), int64 targets. The gradient is that of the loss, with weights from outside."""
 
     op = "cross_entropy"
+    poison_byte = 0xFF  # NaN
 
     def __init__(
         self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
@@ -106,9 +107,9 @@ class CrossEntropyWork(Work):
         self.rotate([logits, targets], Tensor(machine, "f32", [rows]))
 
     def poison(self) -> None:
-        self.outs[0].poison(0xFF)  # NaN
-        if not self.is_backward:
-            self.lse[0].poison(0xFF)
+        super().poison()
+        for lse in self.lse[:1]:
+            lse.poison(self.poison_byte)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         logits, targets, *others = (tensor.arguments() for tensor in self.operands[i])

@@ -128,8 +128,9 @@ class PreluWork(Work):
         self.rotate([*gradients, tensor("unit")], tensor())
 
     def poison(self) -> None:
-        for tensor in (*self.outs[:1], *self.dalphas[:1]):
-            tensor.poison(self.poison_byte)
+        super().poison()
+        for dalpha in self.dalphas[:1]:
+            dalpha.poison(self.poison_byte)
 
     def _sizes(self) -> tuple[Any, ...]:
         return *map(ctypes.c_int64, self.memory_shape), int(self.alpha.code), int(self.alpha.code)

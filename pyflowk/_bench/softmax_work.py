@@ -175,6 +175,7 @@ class SoftmaxWork(Work):
     "backward" alone is the gradient without a mask. The kind "channels" lies in memory as (b, k, h, q)."""
 
     op = "softmax"
+    poison_byte = 0xFF  # NaN
 
     def __init__(
         self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
@@ -213,9 +214,6 @@ class SoftmaxWork(Work):
             operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
         self._masks: list[SoftmaxMask] = []  # alive as long as the calls
         self.rotate(operands, Tensor(machine, types, in_memory))
-
-    def poison(self) -> None:
-        self.outs[0].poison(0xFF)  # NaN
 
     def _probabilities(self) -> Tensor:
         """y of a gradient: flowk's softmax of the scores."""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sinks, a scale per row, and the softcap: what they add to a row's sum, and to the score of a column.
+// Sinks, which add to a row's sum; a scale per row and a softcap, which change the score of a column.
 #pragma once
 
 #include "softmax/kernels/softmax_reduce.cuh"
@@ -48,7 +48,8 @@ __device__ __forceinline__ RowPartial<T> with_sink(const SoftmaxParams& params, 
   return row;
 }
 
-// The log-sum-exp of a row, from that of its sum. Read again, so that no thread holds the sink.
+// The log-sum-exp of a row with its sink. `lse` is that of its sum, which with_sink() has made. The sink is read again,
+// so that no thread holds it in a register.
 template <class A>
 __device__ __forceinline__ A lse_with_sink(const SoftmaxParams& params, uint32_t linear, A scale, A max, A lse) {
   if (params.extras.numbers[row_sink] == nullptr) return lse;

@@ -183,10 +183,10 @@ __device__ __forceinline__ void vector_results(const uint4& vector, const ScoreS
 }
 
 // ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
-// masked columns add nothing to the row. begin() makes a thread's Partial; that of the row's `is_first` thread has the
-// gradient of the log-sum-exp. The thread takes its inputs into it. merge() makes the row's RowPartial of the partial
-// results of threads, warps, blocks or slices. with_sinks() adds the row's sink to it. finish() makes of it what
-// computes the results. leave() stores the log-sum-exp, or the gradient of the sink.
+// masked columns add nothing to the row. begin() makes a thread's Partial, to which the gradient of the log-sum-exp is
+// added in the row's first thread (is_first). The thread then takes its inputs into it. merge() makes the row's
+// RowPartial of the partial results of threads, warps, blocks or slices. with_sinks() adds the row's sink to it.
+// finish() makes of it what computes the results. leave() stores the log-sum-exp, or the gradient of the sink.
 
 template <class Input, SoftmaxMask kMask>
 struct SoftmaxTerms {

@@ -80,7 +80,7 @@ bool reads_less(const SoftmaxCall& call) {
                      [](const SoftmaxRowDim& dim) { return dim.strides[softmax_bias_or_y] == 0; });
 }
 
-// The form whose kernels take all such rows, whether or not they fill their threads' vectors.
+// The form of the kernels that take all rows of the call, also if some threads have fewer vectors than others.
 SoftmaxForm form_of(const SoftmaxCall& call) {
   if (call.has_tails || call.has_score_terms) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;

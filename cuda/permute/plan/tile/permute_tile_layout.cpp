@@ -65,7 +65,7 @@ TileRowDim row_dim(int64_t extent, int64_t shared_step, int64_t stride) {
 
 enum class Cut { whole, of_src, of_dst };
 
-// `total` rows or bytes of a tile whose cut dimension has `slice` indices.
+// The count of a tile that has `total` rows or bytes if its cut dimension has `slice` indices.
 TileCount count_of(int64_t total, Cut cut, int64_t slice) {
   const auto count = static_cast<int32_t>(cut == Cut::whole ? total : total / slice);
   return {cut == Cut::whole ? count : 0, cut == Cut::of_src ? count : 0, cut == Cut::of_dst ? count : 0};
