@@ -26,6 +26,10 @@ __device__ __forceinline__ float exponential_of_base_2(float z) {
 #endif
 }
 
+// exp() and tanh() of float64 as calls: inlined for each column of a thread, they would be most of a kernel's code.
+inline __device__ __noinline__ double called_exp(double z) { return exp(z); }
+inline __device__ __noinline__ double called_tanh(double z) { return tanh(z); }
+
 template <class A>
 __device__ __forceinline__ A larger_of(A a, A b) {
   if constexpr (sizeof(A) == 8)

@@ -24,7 +24,7 @@ constexpr float log2_of_e = 1.4426950408889634f, ln_2 = 0.6931471805599453f;
 // e^z, of z <= 0. In float32 by the special function unit, to 2 units in the last place and to the rounding of
 // z * log2(e).
 __device__ __forceinline__ float exponential(float z) { return exponential_of_base_2(z * log2_of_e); }
-__device__ __forceinline__ double exponential(double z) { return exp(z); }
+__device__ __forceinline__ double exponential(double z) { return called_exp(z); }
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 __device__ __forceinline__ double logarithm(double x) { return log(x); }
 
@@ -47,7 +47,7 @@ struct Exponents {
   __device__ __forceinline__ A exponent(A x) const { return fma(x, factor, -shift); }
   __device__ __forceinline__ A power(A exponent) const {
     if constexpr (sizeof(A) == 8)
-      return exp(exponent);
+      return exponential(exponent);
     else
       return exponential_of_base_2(exponent);
   }
@@ -85,7 +85,7 @@ template <class A>
 __device__ __forceinline__ A capped_logit(const LogitScale<A>& scale, A x) {
   A z;
   if constexpr (sizeof(A) == 8)
-    z = scale.softcap * tanh(scale.scale * x / scale.softcap);
+    z = scale.softcap * called_tanh(scale.scale * x / scale.softcap);
   else  // tanh(u) = 1 - 2 / (exp(2 u) + 1)
     z = scale.softcap -
         __fdividef(scale.softcap + scale.softcap, exponential_of_base_2(scale.capped_exponent * x) + 1.0f);

@@ -40,11 +40,13 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
       partial.sum += e;
       if constexpr (kForm != LossForm::plain) partial.weighted += e * larger_of(exponent, min_exponent);
     }
-    if (kForm == LossForm::plain || !logits.needs_total) continue;
+    if constexpr (kForm != LossForm::plain) {
+      if (!logits.needs_total) continue;
 #pragma unroll
-    for (int j = 0; j < W; ++j)
-      if (is_whole || (column < end && column + j < logits.columns))
-        partial.total += is_capped ? x[j] : scale.scale * x[j];
+      for (int j = 0; j < W; ++j)
+        if (is_whole || (column < end && column + j < logits.columns))
+          partial.total += is_capped ? x[j] : scale.scale * x[j];
+    }
   }
   // As if the exponents were exact at the largest z.
   if constexpr (kForm != LossForm::plain) partial.weighted = exponents.natural(partial.weighted) * exponents.correction;
@@ -125,16 +127,17 @@ __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params
       if (last + j >= logits.columns) vector.elements[j] = absent.elements[j];
     loaded[kBatch - 1] = vector.whole;
   }
+  Partial<A> partial;
   with_form(logits.form, [&](auto form) {
     constexpr LossForm kForm = decltype(form)::value;
-    const Partial<A> partial = merge_over_lanes<kForm == LossForm::plain>(
+    partial = merge_over_lanes<kForm == LossForm::plain>(
         take_batch<T, kForm>(logits, first, step, logits.columns, false, loaded), lanes);
-    if (lane > 0 || !exists) return;
-    if (target == params.targets.ignore_index)
-      store_ignored<A>(params.results, row);
-    else
-      store_partial<T>(params, x, row, target, 0, logits.columns, partial);
   });
+  if (lane > 0 || !exists) return;
+  if (target == params.targets.ignore_index)
+    store_ignored<A>(params.results, row);
+  else
+    store_partial<T>(params, x, row, target, 0, logits.columns, partial);
 }
 
 // The partial result of one slice of one row per block, and with one slice per row the row's results. Rows of one warp
@@ -180,12 +183,13 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
     return;
   }
   is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
+  Partial<A> partial;
   with_form(logits.form, [&](auto form) {
     constexpr LossForm kForm = decltype(form)::value;
-    const Partial<A> partial = merge_over_row<kForm == LossForm::plain>(
-        take_batch<T, kForm>(logits, first, step, end, is_whole, loaded), num_threads / warp_lanes);
-    if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
+    partial = merge_over_row<kForm == LossForm::plain>(take_batch<T, kForm>(logits, first, step, end, is_whole, loaded),
+                                                       num_threads / warp_lanes);
   });
+  if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
 }
 
 }  // namespace flowk::cross_entropy

@@ -91,7 +91,7 @@ struct RowScore {
   __device__ __forceinline__ A factor() const { return has_softcap() ? A{1} : scale; }
   __device__ __forceinline__ A capped(A x) const {
     if constexpr (sizeof(A) == 8)
-      return softcap * tanh(scale * x / softcap);
+      return softcap * called_tanh(scale * x / softcap);
     else if constexpr (is_float16<T>)  // tanh(u) = 1 - 2 / (exp(2 u) + 1)
       return softcap - __fdividef(softcap + softcap, exponential_of_base_2(exponent * x) + 1.0f);
     else

@@ -49,7 +49,7 @@ __device__ __forceinline__ A exponential(A z) {
   if constexpr (uses_base_2<T>) {
     return exponential_of_base_2(z);
   } else if constexpr (sizeof(A) == 8) {
-    return exp(z);
+    return called_exp(z);
   } else {
     return exponential_of_negative(z);
   }
