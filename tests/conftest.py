@@ -84,6 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("campaign", "random calls of every function: tests/python/campaign")
     group.addoption("--campaign", type=int, default=3000, metavar="N", help="the number of cases (default: 3000)")
     group.addoption("--campaign-seed", type=int, default=0, metavar="SEED", help="of the first search (default: 0)")
+    parser.addoption("--part", default="1/1", metavar="I/N", help="only every N-th test, from the I-th on")
     parser.addoption(
         "--require-frameworks", action="store_true", help="a test that is skipped without PyTorch or JAX fails"
     )
@@ -114,7 +115,10 @@ def _fail_without_framework(report: Any, config: pytest.Config) -> None:
         report.longrepr = f"--require-frameworks: {report.longrepr}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)  # of what -k has left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    first, step = map(int, config.option.part.split("/"))
+    items[:] = items[first - 1 :: step]
     items.sort(key=lambda item: "cpp_tests" in getattr(item, "fixturenames", ()))  # the others run while these compile
     if _driver.device_count() == 0:
         for item in items:

@@ -21,20 +21,29 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 OPERATORS = ("permute", "elementwise", "prelu", "softmax", "cross_entropy")
-SANITIZED = (*OPERATORS, "softmax_terms")  # bench/sanitize_NAME.py
+# The tests that run under compute-sanitizer: files in tests/python/, and pytest's -k. They reach every kernel.
+SANITIZED = {
+    "permute": (("permute/test_permute.py", "permute/test_permute_convert.py"), "table or cases_of_one_type"),
+    "elementwise": (("elementwise/test_elementwise_layouts.py",), "every_layout or table"),
+    "prelu": (("prelu/test_prelu.py",), "table"),
+    "softmax": (("softmax/test_softmax.py",), "table or gradient_of_every_case or clusters"),
+    "softmax_terms": (("softmax/test_softmax_sinks.py",), "(test_results and none) or test_gradients"),
+    "cross_entropy": (("cross_entropy/test_cross_entropy.py",), "results_and_gradients or same_bits or shards"),
+}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-SOFTMAX_RACECHECKS = 12  # parts of its cases: the whole takes racecheck too long
+SOFTMAX_RACECHECKS = 24  # parts of its cases: the whole takes racecheck too long
 CAMPAIGN_PROCESSES = 6
 SEEDS_PER_PROCESS = 10_000
 LIMIT_SECONDS = 580
 
 
 class Part(NamedTuple):
-    """A process that must succeed. `is_pytest`: without a skipped test, except where two GPUs are needed."""
+    """A run of pytest that must succeed without a skipped test, except where two GPUs are needed, and clusters that
+    synccheck does not take. `tool` is compute-sanitizer's, "" without it."""
 
     name: str
     command: tuple[str, ...]
-    is_pytest: bool = True
+    tool: str = ""
     needs_two_gpus: bool = False
 
 
@@ -53,11 +62,10 @@ def pytest_part(name: str, *arguments: str, needs_two_gpus: bool = False) -> Par
 
 
 def sanitizer_part(tool: str, name: str, *part: str) -> Part:
-    script = str(ROOT / f"bench/sanitize_{name}.py")
-    # Clusters of 16 blocks: see bench/sanitize_softmax.py.
-    options = ("--portable-clusters",) if tool == "synccheck" and name.startswith("softmax") else ()
-    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, script, *options, *part)
-    return Part(" ".join((tool, name, *part)), command, is_pytest=False)
+    files, words = SANITIZED[name]
+    tests = pytest_part(" ".join((tool, name, *part)), *(str(ROOT / "tests/python" / file) for file in files))
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *tests.command, "-k", words, *part)
+    return tests._replace(command=command, tool=tool)
 
 
 def all_parts(num_cases: int) -> list[Part]:
@@ -95,6 +103,10 @@ def all_parts(num_cases: int) -> list[Part]:
 
 def run(part: Part, logs: Path) -> Result:
     environment = os.environ | {"FLOWK_TEST_LIBRARY": "cuda", "FLOWK_TEST_LARGE": "1"}
+    if part.tool:
+        environment["FLOWK_TEST_MEMORY"] = "exact"
+    if part.tool == "synccheck":
+        environment["FLOWK_TEST_CLUSTER_BLOCKS"] = "8"
     start = time.monotonic()
     try:
         done = subprocess.run(
@@ -113,13 +125,14 @@ def run(part: Part, logs: Path) -> Result:
 def judged(part: Part, code: int, output: str) -> tuple[bool, str]:
     """Whether a part passed, and its line in the table."""
     lines = [line for line in output.splitlines() if line.strip()] or [""]
-    if not part.is_pytest:
-        right = [line for line in lines if "cases right" in line]
-        return code == 0 and bool(right), f"{right[0]}; {lines[-1].strip('= ')}" if right else lines[-1]
-    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", lines[-1])}
+    last = next((line for line in reversed(lines) if not line.startswith("====")), "")
+    text = f"{last}; {lines[-1].strip('= ')}" if part.tool else last
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)}
+    if part.tool == "synccheck":
+        counts.pop("skipped", None)
     if part.needs_two_gpus and code == 0 and counts.keys() == {"skipped"}:
         return True, "not run: fewer than two GPUs"
-    return code == 0 and counts.keys() == {"passed"}, lines[-1]
+    return code == 0 and counts.keys() == {"passed"}, text
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from elementwise_cases import (
 )
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from library_under_test import THREAD_ORDERS
+from library_under_test import MARGIN_BYTES, THREAD_ORDERS
 from permute_cases import Layout, layout
 
 import pyflowk
@@ -45,7 +45,6 @@ FUNCTIONS = {
     if module in ("_elementwise.functions", "_elementwise.with_parameters")
 }
 CANARY = 0xA5
-MARGIN_BYTES = 64
 CODES = tuple(number_type(dtype, "x") for dtype in DTYPES)
 
 

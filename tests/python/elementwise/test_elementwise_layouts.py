@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and strides, against NumPy: the layouts of tests/cases/elementwise_cases.json, which C++ and bench read too,
-in every type; broadcasting, ranks, `out`."""
+"""Shapes and strides, against NumPy: the layouts of tests/cases/elementwise_cases.json, which C++ reads too, in every
+type; broadcasting, ranks, `out`."""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,15 @@ DTYPES = (
     "float32",
     "float64",
 )
+# Gradients of activations, in float64. With integers all are exact, except softplus_backward.
+GRADIENTS: dict[str, Callable[..., np.ndarray]] = {
+    "sigmoid_backward": lambda x, y: x * y * (1 - y),
+    "tanh_backward": lambda x, y: x * (1 - y * y),
+    "softplus_backward": lambda x, y: x / (1 + np.exp(-y)),
+    "leaky_relu_backward": lambda x, y, z: np.where(y > 0, x, z * x),
+    "elu_backward": lambda x, y, z: np.where(y > 0, x, x * z),
+}
+CONVERSIONS = ("f4 f2", "f2 f4", "f8 f4", "u1 f4", "f4 u1", "i8 i4", "i2 f8", "? i4")
 CANARY = 0x2A
 
 
@@ -44,7 +55,7 @@ class Operand:
         self.host = np.full((lead + 1 + sum(map(abs, reaches))) * size, CANARY, np.uint8)
         self.view = np.ndarray(shape, dtype, self.host, *place)
         if k > 0:
-            self.view[...] = np.random.default_rng(k).integers(0, 2 if dtype == "bool" else 100, shape)
+            self.view[...] = np.random.default_rng(k).integers(0, 2 if np.dtype(dtype).kind == "b" else 100, shape)
         self.memory = arrays.put(self.host.copy())
         self.array = arrays.view(self.memory, place[0], tuple(shape), tuple(place[1]), dtype)
 
@@ -58,6 +69,23 @@ def test_every_layout_is_right_in_every_type(arrays: Any, thread_order: str, cas
             out.view[...] = expected(x.view, y.view)
             function(x.array, y.array, out=out.array)
             np.testing.assert_array_equal(arrays.fetch(out.memory), out.host)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_every_layout_is_right_in_gradients_and_conversions(arrays: Any, thread_order: str, case: dict) -> None:
+    for (name, expected), dtype in itertools.product(GRADIENTS.items() if "big" not in case else (), ("f2", "f4")):
+        function = getattr(pyflowk, name)
+        out, *inputs = (Operand(arrays, case, k, dtype) for k in (0, 1, 2, 2)[: 1 + expected.__code__.co_argcount])
+        with np.errstate(over="ignore"):
+            out.view[...] = expected(*(one.view.astype(np.float64) for one in inputs))
+        function(*(one.array for one in inputs), out=out.array)
+        if name != "softplus_backward":
+            np.testing.assert_array_equal(arrays.fetch(out.memory), out.host)
+    for source, target in map(str.split, CONVERSIONS):
+        out, x = Operand(arrays, case, 0, target), Operand(arrays, case, 2, source)
+        out.view[...] = x.view.astype(target)
+        pyflowk.cast(x.array, out=out.array)
+        np.testing.assert_array_equal(arrays.fetch(out.memory), out.host)
 
 
 def test_every_kernel_is_reached_by_a_row_of_the_table() -> None:

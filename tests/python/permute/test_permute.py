@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from library_under_test import THREAD_ORDERS
+from library_under_test import MARGIN_BYTES, THREAD_ORDERS
 from permute_cases import CASES, DTYPES, MECHANISMS, TABLE_CASES, Layout, PermuteCase, index_valued, layout
 from source_tree import ROOT
 
 import pyflowk
 
 CANARY = 0xA5
-MARGIN_BYTES = 64  # watched on both sides of the output; a multiple of every alignment
 
 
 def check_permute(

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from library_under_test import MARGIN_BYTES
 from prelu_cases import Data, PreluCase, dalpha_bound
 
 import pyflowk
 
 CANARY = 0xA5
-MARGIN_BYTES = 256  # on both sides of an array; a multiple of 16
 
 
 class Placed:

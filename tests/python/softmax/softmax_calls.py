@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import operator
+import os
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
+from library_under_test import MARGIN_BYTES
 from softmax_cases import SoftmaxCase
 from softmax_reference import (
     Inputs,
@@ -21,8 +25,10 @@ from softmax_reference import (
 
 import pyflowk
 
-MARGIN_BYTES = 64  # canaries on both sides of every array; a multiple of every alignment
 CANARY = 0xFF  # NaN in every float type, masked out in a mask
+# Cases with larger clusters are skipped. The synccheck of CUDA 13.0 ends with an illegal memory access in every cluster
+# of 16 blocks that has an mbarrier, even if its threads only wait for one arrival of their own block.
+MAX_CLUSTER_BLOCKS = int(os.environ.get("FLOWK_TEST_CLUSTER_BLOCKS", "16"))
 
 
 class Placed(NamedTuple):
@@ -88,6 +94,14 @@ def assert_unchanged(arrays: Any, placed: dict[str, Placed]) -> None:
         assert np.array_equal(arrays.fetch(one.memory), one.before), f"{name} was written"
 
 
+def skip_large_clusters(function: str, **given: Any) -> None:
+    """Skips a call of softmax whose plan has clusters of more than MAX_CLUSTER_BLOCKS blocks."""
+    if MAX_CLUSTER_BLOCKS < 16:
+        found = re.search(r"threads of a block, (\d+) blocks", pyflowk.explain(function, **given))
+        if found and int(found[1]) > MAX_CLUSTER_BLOCKS:
+            pytest.skip(f"a cluster of {found[1]} blocks")
+
+
 def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
     inputs = inputs_of(case)
     placed = place_inputs(arrays, case, inputs)
@@ -95,10 +109,13 @@ def check_softmax(arrays: Any, case: SoftmaxCase) -> None:
     given = {name: one.array for name, one in placed.items()}
     if case.lse:
         lse = place(arrays, None, case.shape[:-1], lse_dtype(case))
-        results = pyflowk.masked_softmax(**given, **case.options(), return_lse=True, out=out.array, lse_out=lse.array)
+        both = {**given, **case.options(), "return_lse": True, "out": out.array, "lse_out": lse.array}
+        skip_large_clusters("masked_softmax", **both)
+        results = pyflowk.masked_softmax(**both)
         assert results[0] is out.array and results[1] is lse.array
         assert_within(result_of(arrays, lse), lse_reference(case, inputs))
     else:
+        skip_large_clusters("masked_softmax", **given, **case.options(), out=out.array)
         assert pyflowk.masked_softmax(**given, **case.options(), out=out.array) is out.array
     y = result_of(arrays, out)
     assert_within(y, softmax_reference(case, inputs))
@@ -151,7 +168,8 @@ def check_backward(arrays: Any, case: SoftmaxCase, unread: bool = False) -> None
     if dlse is not None:
         placed["dlse"] = place(arrays, dlse, dlse.shape, dlse.dtype)
     out = place(arrays, None, case.shape, case.dtype, case.out_lead, *layout_of(case))
-    given = {name: one.array for name, one in placed.items()}
-    assert pyflowk.masked_softmax_backward(**given, **case.options(), out=out.array) is out.array
+    given = {**{name: one.array for name, one in placed.items()}, **case.options(), "out": out.array}
+    skip_large_clusters("masked_softmax_backward", **given)
+    assert pyflowk.masked_softmax_backward(**given) is out.array
     assert_within(result_of(arrays, out), backward_reference(case, keep, dy, y, dlse))
     assert_unchanged(arrays, placed)
