@@ -20,10 +20,11 @@ namespace {
 
 constexpr int64_t max_diagonal = int64_t{1} << 62;
 
-// The sizes of flowk_softmax_mask: up to the bias, up to dlse, and whole. Members past a caller's size are zero.
-constexpr size_t mask_bytes_to_bias = 96, mask_bytes_to_dlse = 112, mask_bytes = 176;
+// The sizes of flowk_softmax_mask: up to the bias, to dlse, to x, and whole. Members past a caller's size are zero.
+constexpr size_t mask_bytes_to_bias = 96, mask_bytes_to_dlse = 112, mask_bytes_to_x = 176, mask_bytes = 184;
 static_assert(sizeof(flowk_softmax_mask) == mask_bytes && offsetof(flowk_softmax_mask, lse) == mask_bytes_to_bias &&
-              offsetof(flowk_softmax_mask, sinks) == mask_bytes_to_dlse);
+              offsetof(flowk_softmax_mask, sinks) == mask_bytes_to_dlse &&
+              offsetof(flowk_softmax_mask, batch_invariant) == mask_bytes_to_x);
 
 struct SoftmaxArguments {
   bool backward;
@@ -102,7 +103,7 @@ Status read_mask(SoftmaxArguments* arguments) {
   const flowk_softmax_mask* const given = arguments->given_mask;
   if (given == nullptr) return {};
   FLOWK_RETURN_IF_ERROR(check_struct_bytes("mask->struct_bytes", given->struct_bytes,
-                                           {mask_bytes_to_bias, mask_bytes_to_dlse, mask_bytes}));
+                                           {mask_bytes_to_bias, mask_bytes_to_dlse, mask_bytes_to_x, mask_bytes}));
   std::memcpy(&arguments->mask, given, given->struct_bytes);
   return {};
 }
@@ -112,6 +113,7 @@ Status check_mask_values(const SoftmaxArguments& arguments) {
   const flowk_softmax_mask& mask = arguments.mask;
   FLOWK_RETURN_IF_ERROR(check_flag("mask->causal", mask.causal));
   FLOWK_RETURN_IF_ERROR(check_flag("mask->lengths_from_right", mask.lengths_from_right));
+  FLOWK_RETURN_IF_ERROR(check_flag("mask->batch_invariant", mask.batch_invariant));
   if (mask.causal_offset < -max_diagonal || mask.causal_offset > max_diagonal)
     return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "mask->causal_offset = %lld, must be within +-2^62",
                            static_cast<long long>(mask.causal_offset));
@@ -309,6 +311,7 @@ Status check_softmax(SoftmaxArguments* given, SoftmaxRequest* request, bool* is_
 
   request->backward = arguments.backward;
   request->log_softmax = arguments.log_softmax != 0;
+  request->batch_invariant = arguments.mask.batch_invariant != 0;
   request->in_dtype = arguments.x.dtype;
   request->out_dtype = arguments.out.dtype;
   request->bias_dtype = arguments.x.dtype;

@@ -20,6 +20,7 @@ namespace flowk::softmax {
 struct SoftmaxRequest {
   bool backward = false;
   bool log_softmax = false;
+  bool batch_invariant = false;           // no sum depends on the rows' number or addresses
   flowk_dtype in_dtype = FLOWK_FLOAT32;   // forward: of x; backward: of dy and y
   flowk_dtype out_dtype = FLOWK_FLOAT32;  // forward: of y; backward: of dx
   flowk_dtype bias_dtype = FLOWK_FLOAT32;

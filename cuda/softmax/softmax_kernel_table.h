@@ -73,6 +73,7 @@ struct SoftmaxKernelRow {
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
   bool sinks = true;                    // and with sinks, or their gradients
   bool score_terms = false;             // and with a softcap or a scale per row; forward as with a bias
+  bool by_elements = false;             // row_in_registers: rows of any alignment, by single elements
 };
 
 // What a plan asks for.
@@ -89,6 +90,7 @@ struct SoftmaxKernelQuery {
   bool row_values = false;
   bool sinks = false;
   bool score_terms = false;
+  bool by_elements = false;
 };
 
 constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
@@ -119,6 +121,10 @@ constexpr SoftmaxKernelRow without_sinks(SoftmaxKernelRow row) {
 }
 constexpr SoftmaxKernelRow with_score_terms(SoftmaxKernelRow row) {
   row.score_terms = true;
+  return row;
+}
+constexpr SoftmaxKernelRow by_elements(SoftmaxKernelRow row) {
+  row.by_elements = true;
   return row;
 }
 // For kernels that would have more registers, or be slower for short rows, in all calls.
@@ -241,6 +247,12 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms(table::in_registers_backward(bits_16, 4)),
     table::with_score_terms({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
+    // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
+    // dense mask.
+    table::by_elements(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8)),
+    table::by_elements(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
+    table::by_elements(table::with_score_terms(table::in_registers_backward(bits_16, 4))),
+    table::by_elements(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
 };
 constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);
 
@@ -256,7 +268,7 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          takes(row, query.element_bytes, query.mask) && row.form <= query.form && row.converts == query.converts &&
          row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes) &&
          (row.row_values || !query.row_values) && (row.sinks || !query.sinks) &&
-         (row.score_terms || !query.score_terms);
+         (row.score_terms || !query.score_terms) && row.by_elements == query.by_elements;
 }
 
 // The index of the query's kernel; -1: there is none.

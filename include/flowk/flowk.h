@@ -690,12 +690,19 @@ typedef struct flowk_softmax_mask {
   /** Of flowk_masked_softmax_backward() with a softcap: the forward call's x, of y's element type. NULL: not given. */
   const void *x;
   const int64_t *x_strides; /**< as dense_strides */
+
+  /** 1: the bits of a row's results depend on the row, the number of its columns, the types, and the other members of
+   * the mask alone: not on the number of rows, the row's place among them, or addresses and strides, if the columns are
+   * neighbours. 0: see flowk_masked_softmax(). Forward and backward. */
+  int32_t batch_invariant;
 } flowk_softmax_mask;
 
+/* clang-format off */
 /** flowk_softmax_mask mask = FLOWK_SOFTMAX_MASK_INIT; sets struct_bytes, and all other members to zero. */
 #define FLOWK_SOFTMAX_MASK_INIT \
   {sizeof(flowk_softmax_mask), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, \
-   NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL}
+   NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0}
+/* clang-format on */
 
 /**
  * z[..., j] = scale * x[..., j] + bias[..., j]
@@ -737,7 +744,9 @@ typedef struct flowk_softmax_mask {
  *   - one unmasked column, of finite z, is exactly 1 (log_softmax: 0, but within 2^-21 of it for float16);
  *   - a NaN or +infinity among the unmasked z of a row gives NaN in all its unmasked columns.
  *   The same call gives the same bits on the same device, if the tensors have the same addresses modulo 128: the
- *   order of a row's sum depends on them.
+ *   order of a row's sum depends on them, and on the number of rows. With batch_invariant in `mask` it depends on
+ *   neither, and the bits are the same on all GPUs of one architecture. Rows that are not whole aligned vectors of 16
+ *   bytes are then slower, and so are conversions and rows that do not fit the registers of a cluster.
  */
 FLOWK_API flowk_status flowk_masked_softmax(const void *x, const int64_t *x_strides, flowk_dtype x_dtype, void *y,
                                             const int64_t *y_strides, flowk_dtype y_dtype, int32_t rank,
@@ -777,7 +786,8 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  *   must not overlap a tensor of `mask`, nor must dsinks another tensor. No two elements of dx may share memory.
  *   Statuses: as in flowk_masked_softmax().
  * Numerics: computed in float32 (float64 for float64) and rounded once to dx's type. A row with no unmasked column, all
- *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula.
+ *   0 (-infinity) in y, has a gradient of 0. A NaN or an infinity in dy or y propagates by the formula. The bits are
+ *   those of the same call, as in flowk_masked_softmax().
  */
 FLOWK_API flowk_status flowk_masked_softmax_backward(const void *dy, const int64_t *dy_strides, const void *y,
                                                      const int64_t *y_strides, flowk_dtype y_dtype, void *dx,

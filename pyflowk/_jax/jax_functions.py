@@ -515,6 +515,7 @@ def masked_softmax(
     scale: float = 1.0,
     softcap: float = 0.0,
     log: bool = False,
+    batch_invariant: bool = False,
     return_lse: bool = False,
     dtype: DTypeLike | None = None,
     **others: Any,
@@ -542,6 +543,7 @@ def masked_softmax(
         scale=scale,
         softcap=softcap,
         log=log,
+        batch_invariant=batch_invariant,
         return_lse=return_lse,
         dtype=dtype,
     )
@@ -562,6 +564,7 @@ def masked_softmax_backward(
     scale: float = 1.0,
     softcap: float = 0.0,
     log: bool = False,
+    batch_invariant: bool = False,
     dtype: DTypeLike | None = None,
 ) -> Array | tuple[Array, Array]:
     """The gradient of `masked_softmax` with respect to x.
@@ -578,6 +581,7 @@ def masked_softmax_backward(
         scale=scale,
         softcap=softcap,
         log=log,
+        batch_invariant=batch_invariant,
         dtype=dtype,
     )
 

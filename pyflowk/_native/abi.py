@@ -113,6 +113,7 @@ class SoftmaxMask(Structure):
         ("dsinks", c_void_p),
         ("x", c_void_p),
         ("x_strides", c_void_p),
+        ("batch_invariant", c_int32),
     ]
 
 

@@ -51,6 +51,7 @@ def masked_softmax(
     scale: float = 1.0,
     softcap: float = 0.0,
     log: bool = False,
+    batch_invariant: bool = False,
     return_lse: bool = False,
     dtype: DTypeLike | None = None,
     out: Array | None = None,
@@ -100,6 +101,10 @@ def masked_softmax(
         c > 0: ``z = c * tanh(scale * row_scale * x / c) + bias``. 0: none.
     log : bool, optional
         True: the logarithm, ``z[..., j] - log(sum of exp(z[..., i]) over unmasked i)``, -infinity for masked-out j.
+    batch_invariant : bool, optional
+        True: the bits of a row's results depend on the row, the number of its columns, the dtypes and the other
+        arguments for it alone: not on the number of rows, its place among them, or addresses. False: on all of these.
+        Rows that are not whole aligned vectors of 16 bytes are slower with it.
     return_lse : bool, optional
         True: returns (out, lse), ``lse[...] = log(sum of exp(z[..., i]) over unmasked i)``, -infinity for a row whose
         columns are all masked out. It has x's shape without the last dimension, and is float32, for float64 x float64.
@@ -169,7 +174,7 @@ def masked_softmax(
         raise other_name(next(iter(others)))
     return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
         *(x, mask, lengths, bias, sinks, row_scale, lengths_from_right, causal, causal_offset, window, softcap, log),
-        *(return_lse, dtype, scale, out, lse_out, stream),
+        *(batch_invariant, return_lse, dtype, scale, out, lse_out, stream),
     )
 
 
@@ -190,6 +195,7 @@ def masked_softmax_backward(
     scale: float = 1.0,
     softcap: float = 0.0,
     log: bool = False,
+    batch_invariant: bool = False,
     return_dsinks: bool = False,
     dtype: DTypeLike | None = None,
     out: Array | None = None,
@@ -220,6 +226,8 @@ def masked_softmax_backward(
         effect of the sinks.
     row_scale, scale, softcap, log : optional
         As given to `masked_softmax`.
+    batch_invariant : bool, optional
+        As in `masked_softmax`, for the bits of the gradients.
     return_dsinks : bool, optional
         True: returns (out, dsinks), where dsinks has lse's shape and dtype: each row's part of the gradient of its
         sink. The gradient is their sum over the rows that have the sink, ``dsinks.sum((0, 2))`` for one sink per head
@@ -257,7 +265,7 @@ def masked_softmax_backward(
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
         *(dy, y, dlse, lengths, scores, sinks, lse, row_scale, lengths_from_right, causal, causal_offset, window),
-        *(softcap, log, return_dsinks, dtype, scale, out, dsinks_out, stream),
+        *(softcap, log, batch_invariant, return_dsinks, dtype, scale, out, dsinks_out, stream),
     )
 
 
@@ -453,6 +461,7 @@ def _lies_strided(
         options.causal
         or options.window
         or options.softcap
+        or options.batch_invariant
         or options.num_results > 1
         or not MEMBERS.keys().isdisjoint(given)
     )

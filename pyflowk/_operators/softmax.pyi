@@ -11,55 +11,56 @@ from .._typing import Array, ArrayT, DTypeLike, Stream
 def masked_softmax(x: NDArray[Any], mask: Array | None = ..., *, lengths: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
         bias: Array | None = ..., sinks: Array | None = ..., row_scale: Array | None = ..., scale: float = ...,
-        softcap: float = ..., log: bool = ..., return_lse: Literal[False] = ..., dtype: DTypeLike | None = ...,
-        out: Array | None = ..., lse_out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
+        softcap: float = ..., log: bool = ..., batch_invariant: bool = ..., return_lse: Literal[False] = ...,
+        dtype: DTypeLike | None = ..., out: Array | None = ..., lse_out: Array | None = ...,
+        stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def masked_softmax(x: NDArray[Any], mask: Array | None = ..., *, lengths: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
         bias: Array | None = ..., sinks: Array | None = ..., row_scale: Array | None = ..., scale: float = ...,
-        softcap: float = ..., log: bool = ..., return_lse: Literal[True], dtype: DTypeLike | None = ...,
-        out: Array | None = ..., lse_out: Array | None = ...,
+        softcap: float = ..., log: bool = ..., batch_invariant: bool = ..., return_lse: Literal[True],
+        dtype: DTypeLike | None = ..., out: Array | None = ..., lse_out: Array | None = ...,
         stream: Stream | None = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def masked_softmax(x: ArrayT, mask: Array | None = ..., *, lengths: Array | None = ..., lengths_from_right: bool = ...,
         causal: bool = ..., causal_offset: int = ..., window: int | None = ..., bias: Array | None = ...,
         sinks: Array | None = ..., row_scale: Array | None = ..., scale: float = ..., softcap: float = ...,
-        log: bool = ..., return_lse: Literal[False] = ..., dtype: DTypeLike | None = ..., out: Array | None = ...,
-        lse_out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
+        log: bool = ..., batch_invariant: bool = ..., return_lse: Literal[False] = ..., dtype: DTypeLike | None = ...,
+        out: Array | None = ..., lse_out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def masked_softmax(x: ArrayT, mask: Array | None = ..., *, lengths: Array | None = ..., lengths_from_right: bool = ...,
         causal: bool = ..., causal_offset: int = ..., window: int | None = ..., bias: Array | None = ...,
         sinks: Array | None = ..., row_scale: Array | None = ..., scale: float = ..., softcap: float = ...,
-        log: bool = ..., return_lse: Literal[True], dtype: DTypeLike | None = ..., out: Array | None = ...,
-        lse_out: Array | None = ..., stream: Stream | None = ...) -> tuple[ArrayT, ArrayT]: ...
+        log: bool = ..., batch_invariant: bool = ..., return_lse: Literal[True], dtype: DTypeLike | None = ...,
+        out: Array | None = ..., lse_out: Array | None = ..., stream: Stream | None = ...) -> tuple[ArrayT, ArrayT]: ...
 @overload
 def masked_softmax_backward(dy: NDArray[Any], y: Array, *, dlse: Array | None = ..., lengths: Array | None = ...,
         scores: Array | None = ..., sinks: Array | None = ..., lse: Array | None = ..., row_scale: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
-        scale: float = ..., softcap: float = ..., log: bool = ..., return_dsinks: Literal[False] = ...,
-        dtype: DTypeLike | None = ..., out: Array | None = ..., dsinks_out: Array | None = ...,
-        stream: Stream | None = ...) -> NDArray[Any]: ...
+        scale: float = ..., softcap: float = ..., log: bool = ..., batch_invariant: bool = ...,
+        return_dsinks: Literal[False] = ..., dtype: DTypeLike | None = ..., out: Array | None = ...,
+        dsinks_out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...
 @overload
 def masked_softmax_backward(dy: NDArray[Any], y: Array, *, dlse: Array | None = ..., lengths: Array | None = ...,
         scores: Array | None = ..., sinks: Array | None = ..., lse: Array | None = ..., row_scale: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
-        scale: float = ..., softcap: float = ..., log: bool = ..., return_dsinks: Literal[True],
-        dtype: DTypeLike | None = ..., out: Array | None = ..., dsinks_out: Array | None = ...,
-        stream: Stream | None = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+        scale: float = ..., softcap: float = ..., log: bool = ..., batch_invariant: bool = ...,
+        return_dsinks: Literal[True], dtype: DTypeLike | None = ..., out: Array | None = ...,
+        dsinks_out: Array | None = ..., stream: Stream | None = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def masked_softmax_backward(dy: ArrayT, y: Array, *, dlse: Array | None = ..., lengths: Array | None = ...,
         scores: Array | None = ..., sinks: Array | None = ..., lse: Array | None = ..., row_scale: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
-        scale: float = ..., softcap: float = ..., log: bool = ..., return_dsinks: Literal[False] = ...,
-        dtype: DTypeLike | None = ..., out: Array | None = ..., dsinks_out: Array | None = ...,
-        stream: Stream | None = ...) -> ArrayT: ...
+        scale: float = ..., softcap: float = ..., log: bool = ..., batch_invariant: bool = ...,
+        return_dsinks: Literal[False] = ..., dtype: DTypeLike | None = ..., out: Array | None = ...,
+        dsinks_out: Array | None = ..., stream: Stream | None = ...) -> ArrayT: ...
 @overload
 def masked_softmax_backward(dy: ArrayT, y: Array, *, dlse: Array | None = ..., lengths: Array | None = ...,
         scores: Array | None = ..., sinks: Array | None = ..., lse: Array | None = ..., row_scale: Array | None = ...,
         lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ..., window: int | None = ...,
-        scale: float = ..., softcap: float = ..., log: bool = ..., return_dsinks: Literal[True],
-        dtype: DTypeLike | None = ..., out: Array | None = ..., dsinks_out: Array | None = ...,
-        stream: Stream | None = ...) -> tuple[ArrayT, ArrayT]: ...
+        scale: float = ..., softcap: float = ..., log: bool = ..., batch_invariant: bool = ...,
+        return_dsinks: Literal[True], dtype: DTypeLike | None = ..., out: Array | None = ...,
+        dsinks_out: Array | None = ..., stream: Stream | None = ...) -> tuple[ArrayT, ArrayT]: ...
 @overload
 def softmax(x: NDArray[Any], axis: int = ..., *, dim: int | None = ..., dtype: DTypeLike | None = ...,
         out: Array | None = ..., stream: Stream | None = ...) -> NDArray[Any]: ...

@@ -82,6 +82,7 @@ class Options(NamedTuple):
     window: int | None = None
     softcap: float = 0.0
     log: bool = False
+    batch_invariant: bool = False
     return_lse: bool = False
     dtype: DType | None = None
     return_dsinks: bool = False  # of the gradient
@@ -90,7 +91,7 @@ class Options(NamedTuple):
         """The struct for C without the mask, the lengths and the bias."""
         struct = SoftmaxMask(struct_bytes=sizeof(SoftmaxMask), lengths_from_right=self.lengths_from_right)
         struct.causal, struct.causal_offset, struct.window = self.causal, self.causal_offset, self.window or 0
-        struct.softcap = self.softcap
+        struct.softcap, struct.batch_invariant = self.softcap, self.batch_invariant
         return struct
 
     @property
@@ -109,6 +110,7 @@ def _checked(*values: Any, **named: Any) -> Options:
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
         _finite(given.softcap, "softcap"),
         boolean(given.log, "log"),
+        boolean(given.batch_invariant, "batch_invariant"),
         boolean(given.return_lse, "return_lse"),
         None if given.dtype is None else named_type(given.dtype, FLOAT_TYPES),
         boolean(given.return_dsinks, "return_dsinks"),
@@ -188,7 +190,7 @@ def arguments_of(
         setattr(struct, f"{MEMBERS[each]}_strides", address_of(over_x))
         if each in ("lengths", "bias"):
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
-    masks = struct.causal or struct.window or struct.softcap
+    masks = struct.causal or struct.window or struct.softcap or struct.batch_invariant
     out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], "out")
     keep_alive.append(struct)
     return Arguments(

@@ -216,9 +216,8 @@ def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> 
 def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
     x, *of_mask = inputs
     keywords = _options(inputs, options, values)
-    is_plain = (
-        len(of_mask) == 0 and values[0] == 1 and not options.causal and options.window is None and not options.softcap
-    )
+    is_plain = len(of_mask) == 0 and values[0] == 1 and options.window is None
+    is_plain = is_plain and not (options.causal or options.softcap or options.batch_invariant)
     if is_plain:
         return call("log_softmax" if options.log else "softmax", (x,), {"dtype": keywords["dtype"]})
     keywords.update(zip(OF_MASK, of_mask))

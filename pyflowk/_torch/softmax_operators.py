@@ -40,8 +40,15 @@ def _empty_backward(dy: Tensor, y: Tensor, *others: Any, dtype: torch.dtype | No
     return _empty((dy, y), any(one is not None for one in others) or _is_masked(**options), dtype)
 
 
-def _is_masked(causal: bool = False, window: int | None = None, softcap: float = 0.0, **options: Any) -> bool:
-    return causal or window is not None or softcap != 0 or any(options.get(name) is not None for name in MEMBERS)
+def _is_masked(
+    causal: bool = False,
+    window: int | None = None,
+    softcap: float = 0.0,
+    batch_invariant: bool = False,
+    **options: Any,
+) -> bool:
+    is_given = any(options.get(name) is not None for name in MEMBERS)
+    return causal or window is not None or softcap != 0 or batch_invariant or is_given
 
 
 def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | None) -> Tensor:

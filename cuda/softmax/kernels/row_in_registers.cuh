@@ -2,7 +2,7 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/kernels/softmax_terms.cuh"
+#include "softmax/kernels/row_elements.cuh"
 
 namespace flowk::softmax {
 
@@ -27,7 +27,8 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
 // bytes, lanes_per_row apart, and at most one outer column. Inputs are read once, into registers; the threads exchange
-// one maximum and one sum. With kConverts the result may have another type than x.
+// one maximum and one sum. With kConverts the result may have another type than x. With by_elements a row may have any
+// alignment: RowElements says which columns a vector has.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers(const __grid_constant__ GridConstant<RowInRegisters> mechanism,
@@ -42,7 +43,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
   constexpr bool has_bias = kMask == SoftmaxMask::bias;
   constexpr bool is_whole = has_whole_rows<kForm>;
-  constexpr bool has_outer = kForm == SoftmaxForm::any;
+  constexpr bool by_elements = softmax_kernels[kRow].by_elements;
+  constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (has_bias || Terms::is_backward);
   const RowOutput<T, kConverts> output{params};
   const RowThreads group = row_threads(params);
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
   const auto [linear, lane] = row_position(params);
   const SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
-  const RowVectors vectors = row_vectors<T, kForm>(params, row);
+  const RowVectors vectors = by_elements ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
   const typename Terms::Partial begin = Terms::begin(params, linear, is_first);
@@ -63,9 +65,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   } else {
     own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   }
+  [[maybe_unused]] const RowElements<T> elements(mechanism, row, vectors, own, lane);
   // Whole rows: a row past the last one is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
     if constexpr (kForm == SoftmaxForm::whole) return true;
+    if constexpr (by_elements) return elements.has_vector(i);
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
 
@@ -78,11 +82,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k) {
       // With a dense mask these elements become -infinity anyway.
-      if constexpr (kMask != SoftmaxMask::dense) raw[i][k] = Terms::masked_vector(params, k);
-      if (is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
+      if constexpr (kMask != SoftmaxMask::dense || by_elements) raw[i][k] = Terms::masked_vector(params, k);
+      if constexpr (by_elements) {
+        if (is_read(i)) raw[i][k] = elements.load(Terms(params), params, row, i, k);
+      } else {
+        if (is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
+      }
     }
   }
-  const bool bias_by_vectors = is_whole || params.bias_is_aligned;
+  const bool bias_by_vectors = is_whole || (!by_elements && params.bias_is_aligned);
   const bool loads_bias = bias_by_vectors && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias ? kVectors : 1];
   if constexpr (has_bias) {
@@ -94,7 +102,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   DenseWords<width> dense[kMask == SoftmaxMask::none ? 1 : kVectors];
-  if constexpr (kMask != SoftmaxMask::none) {
+  if constexpr (by_elements && has_bias) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) dense[i] = elements.masked(row, i);
+  } else if constexpr (kMask != SoftmaxMask::none && !by_elements) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
@@ -104,8 +115,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
     }
   }
-  if (!is_whole && params.interval.exists)
-    fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
+  if (!is_whole && params.interval.exists) {
+    if constexpr (by_elements)
+      elements.fill_unread(output, row, vectors, group, lane, Terms::masked_result(params));
+    else
+      fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
+  }
   const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   A outer[num_inputs];
   [[maybe_unused]] const std::conditional_t<has_score_terms, RowScore<T>, NoRowScore> score(
@@ -120,7 +135,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
   if constexpr (Terms::is_backward) {
     // At most two vectors per row contain an end of the interval.
-    if (params.interval.exists) {
+    if (!by_elements && params.interval.exists) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
@@ -151,13 +166,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     [[maybe_unused]] bool has_softcap = false;
     [[maybe_unused]] const unsigned char* scores = nullptr;
-    constexpr bool holds_scores = has_score_terms && kVectors <= 4;
+    constexpr bool holds_scores = has_score_terms && kVectors <= 4 && !by_elements;
     [[maybe_unused]] uint4 raw_scores[holds_scores ? kVectors : 1];
     if constexpr (has_score_terms) {
       has_softcap = score.has_softcap();
       if (has_softcap && row.columns > 0) {
         scores = row_of_scores(params, static_cast<uint32_t>(linear));
-        scores += first_bytes;
+        if (!by_elements) scores += first_bytes;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (holds_scores && is_read(i))
@@ -176,17 +191,26 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         terms_of(true).vector_results(raw[i][0], raw[i][1], sum, dx);
       else
         terms_of(false).vector_results(raw[i][0], raw[i][1], sum, dx);
-      Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
+      if constexpr (by_elements)
+        elements.clear_masked(row, i, sum, dx);
+      else
+        Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
       if constexpr (has_score_terms) {
         if (has_softcap) {
           A x[width];
-          widen_vector<T>(
-              holds_scores ? raw_scores[holds_scores ? i : 0] : load_vector(scores + i * own.step * vector_bytes), x);
+          if constexpr (by_elements)
+            widen_vector<T>(elements.load(scores, i), x);
+          else
+            widen_vector<T>(
+                holds_scores ? raw_scores[holds_scores ? i : 0] : load_vector(scores + i * own.step * vector_bytes), x);
 #pragma unroll
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
         }
       }
-      output.store_vector(out + i * own.step * out_bytes, dx);
+      if constexpr (by_elements)
+        elements.store(output, row, i, dx);
+      else
+        output.store_vector(out + i * own.step * out_bytes, dx);
     }
     if (outer_column >= 0) {
       A dx = typename Terms::Results{terms, sum}.of_column(row, outer_column, outer);
@@ -231,18 +255,23 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           widen_vector<T>(raw_bias[i], bias);
         } else {
 #pragma unroll
-          for (int j = 0; j < width; ++j)
-            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
-                                             : load_element<T>(row.bias_or_y, column + j);
+          for (int j = 0; j < width; ++j) {
+            bias[j] = 0;
+            if (by_elements && (params.bias_or_y == nullptr || !elements.is_unmasked(row, elements.column(i, j))))
+              continue;
+            const int at = by_elements ? elements.column(i, j) : column + j;
+            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, at))
+                                             : load_element<T>(row.bias_or_y, at);
+          }
         }
 #pragma unroll
         for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
-        if (row.dense != nullptr) {
+        if (by_elements || row.dense != nullptr) {
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
         }
-        if (!is_whole && (column < row.begin || column + width > row.end)) {
+        if (!is_whole && !by_elements && (column < row.begin || column + width > row.end)) {
           const uint32_t kept = interval_bits(column, width, row.begin, row.end);
 #pragma unroll
           for (int j = 0; j < width; ++j)
@@ -255,11 +284,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (params.negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
-          if (is_read(i)) negate_vector<T>(&raw[i][0]);
+          if (!by_elements && is_read(i)) negate_vector<T>(&raw[i][0]);
       }
       // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
       // bytes.
-      if (!is_whole && params.interval.exists) {
+      if (!is_whole && !by_elements && params.interval.exists) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           const int column = vectors.head + own.at(i) * width;
@@ -272,7 +301,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         if (is_past(i)) continue;
-        if constexpr (kMask == SoftmaxMask::dense) mask_vector<T>(&raw[i][0], dense[i]);
+        if constexpr (kMask == SoftmaxMask::dense && !by_elements) mask_vector<T>(&raw[i][0], dense[i]);
         largest_x.take(raw[i][0]);
       }
       largest = larger_of(largest, largest_x.largest());
@@ -362,7 +391,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             y[j] = values[i * width + j] * factor + term;
           }
         }
-        output.store_vector(out + i * own.step * out_bytes, y);
+        if constexpr (by_elements)
+          elements.store(output, row, i, y);
+        else
+          output.store_vector(out + i * own.step * out_bytes, y);
       }
       if (outer_column >= 0) {
         const A difference = recomputes ? to_row_exponent.difference(outer[0]) : outer_difference;

@@ -17,6 +17,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
   SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::row_in_registers, vectors);
   query.form = form;
   query.converts = call.request.in_dtype != call.request.out_dtype;
+  query.by_elements = call.takes_elements;
   return query;
 }
 
@@ -75,6 +76,7 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 bool reads_less(const SoftmaxCall& call) {
   if (call.row_vectors < warp_lanes) return false;
   if (call.request.backward) return call.has_interval;
+  if (call.request.batch_invariant) return false;  // which rows share a bias is no fact about a row
   if (call.mask != SoftmaxMask::bias || call.in_bytes != 2) return false;
   return std::any_of(call.rows.dims, call.rows.dims + call.rows.rank,
                      [](const SoftmaxRowDim& dim) { return dim.strides[softmax_bias_or_y] == 0; });
@@ -82,7 +84,7 @@ bool reads_less(const SoftmaxCall& call) {
 
 // The form of the kernels that take all rows of the call, also if some threads have fewer vectors than others.
 SoftmaxForm form_of(const SoftmaxCall& call) {
-  if (call.has_tails || call.has_score_terms) return SoftmaxForm::any;
+  if (call.has_tails || call.has_score_terms || call.takes_elements) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
   if (call.mask == SoftmaxMask::none) {
     if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
@@ -102,11 +104,28 @@ SoftmaxForm form_of(const SoftmaxCall& call, const SoftmaxConfig& config, int32_
   return form == SoftmaxForm::unfilled && is_whole ? SoftmaxForm::whole : form;
 }
 
+// The vectors of the kernel that takes `vectors` per thread. All batch-invariant calls with a dense mask of 16-bit
+// scores compute exponentials twice, as the kernels of 8 vectors do.
+int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
+  return call.request.batch_invariant && call.mask == SoftmaxMask::dense && call.in_bytes == 2 ? 8 : vectors;
+}
+
+bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+  SoftmaxKernelQuery query = query_of(call, kernel_vectors(call, vectors));
+  const auto has_kernel = [&](bool by_elements) {
+    query.by_elements = by_elements;
+    const int32_t kernel = find_kernel(query);
+    return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
+  };
+  return has_kernel(false) && has_kernel(true);
+}
+
 }  // namespace
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   const Lanes lanes{call};
-  const int32_t max_vectors = max_kernel_vectors(query_of(call, 0, form_of(call)));
+  const int32_t max_vectors =
+      max_kernel_vectors(query_of(call, 0, call.request.batch_invariant ? SoftmaxForm::any : form_of(call)));
   if (max_vectors == 0) return {};
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
@@ -121,7 +140,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
     const int64_t threads = vectors > 2 ? few_threads_of_4_vectors : few_threads_of_2_vectors;
-    return call.rows.num_rows * lanes(vectors) < threads * call.device.num_multiprocessors;
+    return call.expected_rows * lanes(vectors) < threads * call.device.num_multiprocessors;
   };
   while (blocks == 1 && vectors > 1 && lanes(vectors / 2) <= warp_lanes && is_few()) vectors /= 2;
 
@@ -140,19 +159,23 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread, lanes = config.lanes_per_row;
+  if (call.request.batch_invariant && !has_kernels_of_all_alignments(call, config, vectors)) return false;
   return call.vectors_agree && std::has_single_bit(static_cast<uint32_t>(vectors)) && lanes >= min_lanes(call) &&
          call.row_vectors <= int64_t{lanes} * vectors * config.cluster_blocks;
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInRegisters& mechanism) {
   const int32_t vectors = mechanism.vectors_per_thread;
-  return find_kernel(query_of(call, vectors, form_of(call, config, vectors)));
+  return find_kernel(query_of(call, kernel_vectors(call, vectors), form_of(call, config, vectors)));
 }
 
 void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan) {
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
-  plan->params.starts_on_lines = fits_from_line(call, plan->config, vectors);
+  plan->params.starts_on_lines = !call.request.batch_invariant && fits_from_line(call, plan->config, vectors);
+  // Elements of whole vectors are summed as in vectors. Others are neighbours in neighbouring threads.
+  if (call.takes_elements)
+    mechanism.element_step = call.request.columns % call.vector_columns == 0 ? 1 : plan->config.lanes_per_row;
   // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);

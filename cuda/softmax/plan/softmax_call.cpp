@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/divide.h"
 #include "core/dtype.h"
 
 namespace flowk::softmax {
@@ -91,6 +92,13 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
       (request.pointers[softmax_bias_or_y] == nullptr ||
        (request.bias_dtype == request.in_dtype && offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)));
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
+  expected_rows = request.batch_invariant ? INT32_MAX : rows.num_rows;
+  takes_elements = request.batch_invariant && (has_tails || !vectors_agree);
+  if (request.batch_invariant) {
+    row_vectors = ceil_div(request.columns, int64_t{vector_columns});
+    vectors_agree = true;
+    has_tails = false;
+  }
   is_power_of_2 = !has_tails && std::has_single_bit(static_cast<uint64_t>(row_vectors));
   const double scale = std::fabs(request.scale);
   const bool needs_log_of_sink = !request.backward && request.log_softmax && request.numbers[row_sink] != nullptr;

@@ -19,6 +19,7 @@ struct SoftmaxCall {
   int32_t in_bytes;        // per element of x
   int32_t vector_columns;  // of x
   int64_t row_vectors;     // columns / vector_columns
+  int64_t expected_rows;   // of the choice: rows.num_rows, or many if the call is batch-invariant
   int64_t row_bytes;       // of x
   int32_t num_inputs;      // that a thread holds: 2 backward and with a bias
   bool has_dense;
@@ -28,6 +29,8 @@ struct SoftmaxCall {
   bool vectors_agree;       // the columns of one vector of x are whole aligned units of out, and of y, in every row
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
+  bool takes_elements;      // batch-invariant, and not all rows are whole aligned vectors. The other facts are those of
+                            // rows that are, of row_vectors rounded up
   bool is_power_of_2;       // a row is 2^n whole vectors
   bool has_score_terms;     // a softcap or a scale per row
   bool has_row_values;      // these, a log-sum-exp, sinks, or the gradient of one

@@ -44,7 +44,10 @@ struct MechanismText {
   TextWriter& writer;
 
   void vectors(int32_t count) { writer.add(", %d vector%s of 16 bytes per thread", count, plural(count)); }
-  void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const RowInRegisters& mechanism) {
+    vectors(mechanism.vectors_per_thread);
+    if (mechanism.element_step > 0) writer.add(", by single elements");
+  }
   void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const FramedRows& mechanism) { vectors(mechanism.vectors_per_thread); }
@@ -87,6 +90,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   if (extras.numbers[row_sink] != nullptr) writer.add(plan.backward ? "; gradient of the sinks" : "; sinks");
   if (params.lse != nullptr) writer.add(plan.backward ? "; gradient of the log-sum-exp" : "; log-sum-exp");
   if (params.interval.exists) writer.add("; one interval of columns per row");
+  if (request.batch_invariant) writer.add("; batch-invariant");
   writer.add("\n  row: %d thread%s of a block", config.lanes_per_row, plural(config.lanes_per_row));
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
   std::visit(MechanismText{writer}, config.mechanism);

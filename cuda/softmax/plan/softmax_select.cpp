@@ -65,6 +65,9 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
     return fits(call, config);
   };
   const SoftmaxTuningRow& tuning = find_tuning_row(call);
+  // Only these two have an order of sums that depends on the columns alone.
+  if (call.request.batch_invariant)
+    return take(choose_row_in_registers(call, tuning)) ? config : choose_two_pass_row(call);
   const int64_t num_rows = call.rows.num_rows, few_rows_bytes = num_rows == 1 ? split_row_bytes : 2 * split_row_bytes;
   const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 

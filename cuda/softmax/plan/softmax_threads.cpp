@@ -50,7 +50,7 @@ int32_t cluster_blocks_for(const SoftmaxCall& call, int32_t blocks) {
   constexpr int64_t min_block_bytes = 4096;
   const int32_t max_blocks = device_cluster_blocks(call.device);
   blocks = std::min(blocks, max_blocks);
-  while (blocks < max_blocks && call.rows.num_rows * blocks < call.device.num_multiprocessors &&
+  while (blocks < max_blocks && call.expected_rows * blocks < call.device.num_multiprocessors &&
          call.row_bytes / (2 * blocks) >= min_block_bytes)
     blocks *= 2;
   return blocks;

@@ -20,6 +20,7 @@ SoftmaxKernelQuery query_of_width(const SoftmaxCall& call, int32_t row_width) {
 
 // Are all columns of strided_row_width neighbouring rows aligned packs of elements, in every operand?
 bool has_row_packs(const SoftmaxCall& call) {
+  if (call.request.batch_invariant) return false;  // a pack depends on addresses
   if (!call.is_one_type || call.rows.rank == 0 || call.rows.dims[0].extent % strided_row_width != 0) return false;
   const int64_t pack_bytes = int64_t{strided_row_width} * call.in_bytes;
   const auto has_packs = [&](SoftmaxOperand operand) {

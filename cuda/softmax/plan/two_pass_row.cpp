@@ -31,7 +31,8 @@ bool fits(const SoftmaxCall&, const SoftmaxConfig& config, const TwoPassRow&) {
 
 void fill(const SoftmaxCall& call, TwoPassRow& mechanism, SoftmaxPlan* plan) {
   // Columns of tails have one thread each.
-  mechanism.reads_vectors = call.vectors_agree && plan->config.lanes_per_row >= warp_lanes;
+  mechanism.reads_vectors =
+      call.vectors_agree && plan->config.lanes_per_row >= warp_lanes && !call.request.batch_invariant;
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const TwoPassRow&) {

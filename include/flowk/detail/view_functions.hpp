@@ -101,6 +101,11 @@ class softmax_mask {
     return *this;
   }
 
+  /** The bits of a row's results do not depend on the number of rows, or on addresses. */
+  softmax_mask &batch_invariant(bool is_invariant = true) noexcept {
+    parts_.batch_invariant = is_invariant ? 1 : 0;
+    return *this;
+  }
   /** Calls call(const flowk_softmax_mask *) with the mask for a tensor of this shape. */
   template <class X, class Call>
   status for_shape(const X &x, const Call &call) const noexcept {

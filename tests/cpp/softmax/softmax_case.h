@@ -30,6 +30,7 @@ struct SoftmaxRow {
   bool bias = false;                         // (1, heads, rows, columns), of the input's type
   bool log = false;
   bool lse = false;  // also the log-sum-exp, or its gradient
+  bool batch_invariant = false;
   double scale = 1;
   std::vector<int64_t> leads = {0};    // elements from a multiple of 16 bytes to x, out and y
   flowk_dtype out_dtype = FLOWK_BOOL;  // BOOL: as x
@@ -162,6 +163,7 @@ class CaseRun {
     SoftmaxRequest request;
     request.backward = row_.backward;
     request.log_softmax = row_.log;
+    request.batch_invariant = row_.batch_invariant;
     request.in_dtype = request.bias_dtype = row_.dtype;
     request.out_dtype = out_dtype_;
     request.rank = 3;

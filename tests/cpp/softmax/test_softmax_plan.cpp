@@ -2,6 +2,7 @@
 // What plans of softmax promise, on devices with given properties.
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "check.h"
 #include "core/device.h"
@@ -87,8 +88,44 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .converts = row.converts,
                              .unit_columns = row.unit_columns,
                              .lanes = row.lanes > 0 ? row.lanes : 8,
-                             .row_values = row.row_values}) == i);
+                             .row_values = row.row_values,
+                             .by_elements = row.by_elements}) == i);
   }
+}
+
+// The threads of a row, what each of them takes, and the order of their sums.
+TEST(a_batch_invariant_plan_depends_on_columns_types_and_masks_alone) {
+  const auto order_of = [](const SoftmaxPlan& plan) {
+    const SoftmaxConfig& config = plan.config;
+    const auto* const in_registers = std::get_if<RowInRegisters>(&config.mechanism);
+    return std::vector<int64_t>{static_cast<int64_t>(config.kernel()),
+                                config.lanes_per_row,
+                                config.cluster_blocks,
+                                in_registers == nullptr ? 0 : in_registers->vectors_per_thread,
+                                plan.params.starts_on_lines,
+                                plan.params.has_tails};
+  };
+  for (const Device& device : {h200, a100})
+    for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
+      for (const int64_t columns : {1,    2,    7,    8,    16,    31,    32,    64,    77,     128,    344,
+                                    1000, 1001, 3072, 4096, 14852, 16384, 20000, 41429, 131072, 151937, 1 << 20})
+        for (const bool dense : {false, true})
+          for (const bool backward : {false, true}) {
+            if (dense && backward) continue;
+            const auto plan_with = [&](int64_t rows, int64_t lead, int64_t gap) {
+              SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
+              request.batch_invariant = true;
+              const int64_t bytes = dtype_info(dtype).element_bytes;
+              request.pointers[softmax_x] = static_cast<const char*>(request.pointers[softmax_x]) + lead * bytes;
+              request.pointers[softmax_out] = static_cast<const char*>(request.pointers[softmax_out]) + gap * bytes;
+              request.strides[softmax_x][0] += gap * bytes;
+              return plan_of(request, device);
+            };
+            const SoftmaxPlan expected = plan_with(100000, 0, 0);
+            for (const int64_t rows : {1, 2, 9, 1000})
+              for (const int64_t lead : {0, 1, 8, 13})
+                for (const int64_t gap : {0, 1, 8}) CHECK(order_of(plan_with(rows, lead, gap)) == order_of(expected));
+          }
 }
 
 // Some number of threads holds each short row with a dense mask.

@@ -92,6 +92,7 @@ def options_of(r: random.Random, extents: tuple[int, ...], x: np.dtype, y: np.dt
         scale=r.choice(SCALES),
         out_dtype=y.name,
         log=chance(r, 35),
+        batch_invariant=chance(r, 12),
         values=r.choice(("normal", "normal", "wide", "negative", "special")),
     )
 
@@ -174,7 +175,7 @@ def _mask(r: random.Random, case: SoftmaxCase, tensors: dict[str, Tensor]) -> di
     mask |= {name: tensors[name] for name in ("lse", "dlse", "dsinks") if name in tensors}
     mask |= {"softcap": case.softcap} if case.softcap else {}
     mask |= {"causal": int(case.causal), "causal_offset": case.causal_offset, "window": case.window or 0}
-    mask["lengths_from_right"] = int(case.lengths_from_right)
+    mask["lengths_from_right"], mask["batch_invariant"] = int(case.lengths_from_right), int(case.batch_invariant)
     return None if not any(mask.values()) and chance(r, 80) else mask
 
 

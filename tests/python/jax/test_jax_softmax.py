@@ -29,7 +29,7 @@ MASKS: dict[str, dict[str, Any]] = {
     "bias": {"bias": BIAS},
     "bias of rows": {"bias": BIAS[..., :1]},
     "all": {"mask": MASK, "lengths": LENGTHS, "causal": True, "bias": BIAS, "scale": 0.7},
-    "log": {"log": True, "mask": MASK, "scale": -1.5},
+    "log": {"log": True, "mask": MASK, "scale": -1.5, "batch_invariant": True},
 }
 
 

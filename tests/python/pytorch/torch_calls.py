@@ -132,11 +132,11 @@ def calls(device: str = "cpu") -> list[Call]:
     for log in (False, True):
         add("masked_softmax", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
         add("masked_softmax", n(2, 3, 5), causal=True, window=2, bias=n(3, 5), log=log)
-        add("masked_softmax", n(5), lengths=lengths[0], log=log)
+        add("masked_softmax", n(5), lengths=lengths[0], log=log, batch_invariant=True)
         y = torch.softmax(n(2, 3, 5), -1)
         y = y.log() if log else y
         add("masked_softmax_backward", n(2, 3, 5), y, scale=2.0, log=log)
-        add("masked_softmax_backward", n(2, 3, 5), y, dlse=n(2, 3), log=log)
+        add("masked_softmax_backward", n(2, 3, 5), y, dlse=n(2, 3), log=log, batch_invariant=True)
         add("masked_softmax_with_lse", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
         add("masked_softmax_with_lse", n(5), bias=n(5), log=log)
         terms = {"sinks": n(3), "row_scale": n(2, 1) + 2, "softcap": 2.0, "log": log}

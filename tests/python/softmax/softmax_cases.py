@@ -37,6 +37,7 @@ class SoftmaxCase(NamedTuple):
     out_dtype: str | None = None
     log: bool = False
     lse: bool = False
+    batch_invariant: bool = False
     padded: bool = False
     strided: bool = False
     x_lead: int = 0
@@ -65,7 +66,7 @@ class SoftmaxCase(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments that forward and backward share."""
-        names = ("lengths_from_right", "causal", "causal_offset", "window", "scale", "log")
+        names = ("lengths_from_right", "causal", "causal_offset", "window", "scale", "log", "batch_invariant")
         return {name: getattr(self, name) for name in names}
 
 
@@ -108,6 +109,7 @@ def _cases_of(row: dict[str, Any]) -> Iterator[TableCase]:
             out_dtype=row.get("out_dtype"),
             log=row.get("log", False),
             lse=lse,
+            batch_invariant=row.get("batch_invariant", False),
             strided=row.get("strided", False),
             values="special" if "special" in row else "normal",
             x_lead=lead,

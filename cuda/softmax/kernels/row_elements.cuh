@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The columns of a thread in a row of any alignment and number of columns, one element at a time.
+#pragma once
+
+#include "softmax/kernels/softmax_terms.cuh"
+
+namespace flowk::softmax {
+
+// As row_vectors(), with a last vector that is not whole.
+template <class T>
+__device__ __forceinline__ RowVectors padded_row_vectors(const SoftmaxParams& params, SoftmaxRow row) {
+  row.columns = (row.columns + vector_width<T> - 1) / vector_width<T> * vector_width<T>;
+  return row_vectors<T>(params, row);
+}
+
+// Vector i of a thread has columns first + i * vector_step + j * element_step. With an element_step of 1 they are those
+// of a vector in memory. Otherwise the threads of a row have neighbouring columns, and the vectors of lanes_per_row
+// threads have those of as many vectors in memory.
+template <class T>
+struct RowElements {
+  using A = ComputeType<T>;
+  static constexpr int width = vector_width<T>;
+  int first, vector_step, element_step;
+  int first_vector, last_vector;  // of the threads of the row in this block, and the one after the last
+  int stored_begin, stored_end;   // columns that the block stores
+
+  __device__ __forceinline__ RowElements(const RowInRegisters& mechanism, const SoftmaxRow& row,
+                                         const RowVectors& vectors, const OwnVectors& own, int lane)
+      : vector_step(own.step * width),
+        element_step(mechanism.element_step),
+        first_vector(own.first - lane),
+        last_vector(own.end) {
+    first = first_vector * width + lane * (element_step == 1 ? width : 1);
+    stored_begin = vectors.read_begin * width;
+    stored_end = min(own.end * width, row.columns);
+  }
+  __device__ __forceinline__ bool has_vector(int i) const {
+    return first_vector + i * (vector_step / width) < last_vector;
+  }
+  __device__ __forceinline__ int column(int i, int j) const { return first + i * vector_step + j * element_step; }
+  __device__ __forceinline__ bool is_stored(int column) const { return column >= stored_begin && column < stored_end; }
+  __device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) const {
+    return column < stored_end && softmax::is_unmasked<SoftmaxMask::bias>(row, column);
+  }
+
+  // Input k of vector i, with the elements of masked columns that add nothing; scores are negated if the scale is.
+  template <class Terms>
+  __device__ __forceinline__ uint4 load(const Terms&, const SoftmaxParams& params, const SoftmaxRow& row, int i,
+                                        int k) const {
+    const bool negates = !Terms::is_backward && params.negates_x;
+    Vector<sizeof(T)> vector = {Terms::masked_vector(params, k)};
+    if (negates) negate_vector<T>(&vector.whole);
+    const auto* const source = reinterpret_cast<const Pack<sizeof(T)>*>(k == 0 ? row.x : row.bias_or_y);
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (is_unmasked(row, column(i, j))) vector.elements[j] = source[column(i, j)];
+    if (negates) negate_vector<T>(&vector.whole);
+    return vector.whole;
+  }
+  // The columns of vector i that are stored, of another tensor.
+  __device__ __forceinline__ uint4 load(const unsigned char* source, int i) const {
+    Vector<sizeof(T)> vector = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (is_stored(column(i, j))) vector.elements[j] = reinterpret_cast<const Pack<sizeof(T)>*>(source)[column(i, j)];
+    return vector.whole;
+  }
+  // 0xff for each masked column of vector i.
+  __device__ __forceinline__ DenseWords<width> masked(const SoftmaxRow& row, int i) const {
+    DenseWords<width> words = {};
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (!is_unmasked(row, column(i, j))) words.words[j / 4] |= 0xffu << 8 * (j % 4);
+    return words;
+  }
+  // The gradients of masked columns are 0 for every sum.
+  __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int i, A sum, A (&dx)[width]) const {
+    if (sum - sum == A{0}) return;
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (!is_unmasked(row, column(i, j))) dx[j] = 0;
+  }
+  template <class Output>
+  __device__ __forceinline__ void store(const Output& output, const SoftmaxRow& row, int i,
+                                        const A (&values)[width]) const {
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (is_stored(column(i, j))) output.store_column(row.out, column(i, j), values[j]);
+  }
+  // Writes `value` to all columns that no thread of the row stores otherwise.
+  template <class Output>
+  __device__ __forceinline__ void fill_unread(const Output& output, const SoftmaxRow& row, const RowVectors& vectors,
+                                              const RowThreads& group, int lane, A value) const {
+    const int lanes = output.params.lanes_per_row, step = lanes * group.blocks;
+    for (int column = group.rank * lanes + lane; column < stored_begin; column += step)
+      output.store_column(row.out, column, value);
+    for (int column = vectors.read_end * width + group.rank * lanes + lane; column < row.columns; column += step)
+      output.store_column(row.out, column, value);
+  }
+};
+
+}  // namespace flowk::softmax
