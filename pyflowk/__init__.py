@@ -51,7 +51,6 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._devices import *  # noqa: F403
     from ._elementwise.functions import *  # noqa: F403
     from ._elementwise.kernel import *  # noqa: F403
-    from ._elementwise.with_parameters import *  # noqa: F403
     from ._explain import *  # noqa: F403
     from ._linking import *  # noqa: F403
     from ._native.abi import *  # noqa: F403
@@ -80,17 +79,16 @@ _MODULES = {
     "_linking": ["get_include", "get_library"],
     "_native.abi": ["DType", "Status"],
     "_native.errors": ["FlowkError", "FlowkValueError"],
-    "_elementwise.functions": ["abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-        "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "copysign",
-        "cos", "cosh", "divide", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "greater",
-        "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp", "less", "less_equal", "log", "log10", "log1p",
-        "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
-        "multiply", "negative", "not_equal", "pow", "reciprocal", "relu", "relu_backward", "remainder", "round",
-        "rsqrt", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh",
-        "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh", "tanh_backward", "trunc",
-        "trunc_divide", "where"],
-    "_elementwise.with_parameters": ["add_multiply", "cast", "clip", "elu", "elu_backward", "gelu", "gelu_backward",
-        "leaky_relu", "leaky_relu_backward", "positive", "scale"],
+    "_elementwise.functions": ["abs", "acos", "acosh", "add", "add_multiply", "asin", "asinh", "atan", "atan2", "atanh",
+        "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+        "cast", "ceil", "clip", "copysign", "cos", "cosh", "divide", "elu", "elu_backward", "equal", "erf", "exp",
+        "exp2", "expm1", "floor", "floor_divide", "fma", "gelu", "gelu_backward", "greater", "greater_equal", "hypot",
+        "isfinite", "isinf", "isnan", "leaky_relu", "leaky_relu_backward", "lerp", "less", "less_equal", "log", "log10",
+        "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
+        "multiply", "negative", "not_equal", "positive", "pow", "reciprocal", "relu", "relu_backward", "remainder",
+        "round", "rsqrt", "scale", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu", "silu_backward",
+        "silu_mul", "sin", "sinh", "softplus", "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh",
+        "tanh_backward", "trunc", "trunc_divide", "where"],
     "_operators.cross_entropy": ["cross_entropy", "cross_entropy_backward", "cross_entropy_merge",
         "cross_entropy_partials"],
     "_operators.permute": ["batch_transpose", "permute"],

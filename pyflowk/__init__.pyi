@@ -7,16 +7,15 @@ from ._arrays.creation import (empty_like, from_dlpack, full, ones, zeros)
 from ._arrays.device_array import (DeviceArray, asarray, empty)
 from ._calls.prepare import (prepare)
 from ._devices import (device_count, is_available, synchronize)
-from ._elementwise.functions import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and,
-        bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, ceil, copysign, cos, cosh,
-        divide, equal, erf, exp, exp2, expm1, floor, floor_divide, fma, greater, greater_equal, hypot, isfinite, isinf,
-        isnan, lerp, less, less_equal, log, log10, log1p, log2, logaddexp, logical_and, logical_not, logical_or,
-        logical_xor, maximum, minimum, multiply, negative, not_equal, pow, reciprocal, relu, relu_backward, remainder,
-        round, rsqrt, sigmoid, sigmoid_backward, sign, signbit, silu, silu_backward, silu_mul, sin, sinh, softplus,
-        softplus_backward, sqrt, square, subtract, tan, tanh, tanh_backward, trunc, trunc_divide, where)
+from ._elementwise.functions import (abs, acos, acosh, add, add_multiply, asin, asinh, atan, atan2, atanh, bitwise_and,
+        bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, cast, ceil, clip, copysign,
+        cos, cosh, divide, elu, elu_backward, equal, erf, exp, exp2, expm1, floor, floor_divide, fma, gelu,
+        gelu_backward, greater, greater_equal, hypot, isfinite, isinf, isnan, leaky_relu, leaky_relu_backward, lerp,
+        less, less_equal, log, log10, log1p, log2, logaddexp, logical_and, logical_not, logical_or, logical_xor,
+        maximum, minimum, multiply, negative, not_equal, positive, pow, reciprocal, relu, relu_backward, remainder,
+        round, rsqrt, scale, sigmoid, sigmoid_backward, sign, signbit, silu, silu_backward, silu_mul, sin, sinh,
+        softplus, softplus_backward, sqrt, square, subtract, tan, tanh, tanh_backward, trunc, trunc_divide, where)
 from ._elementwise.kernel import (ElementwiseKernel)
-from ._elementwise.with_parameters import (add_multiply, cast, clip, elu, elu_backward, gelu, gelu_backward, leaky_relu,
-        leaky_relu_backward, positive, scale)
 from ._explain import (explain)
 from ._linking import (get_include, get_library)
 from ._native.abi import (DType, Status)
@@ -37,9 +36,9 @@ from ._elementwise.functions import asinh as arcsinh
 from ._elementwise.functions import atan as arctan
 from ._elementwise.functions import atan2 as arctan2
 from ._elementwise.functions import atanh as arctanh
-from ._elementwise.with_parameters import cast as astype
+from ._elementwise.functions import cast as astype
 from ._elementwise.functions import bitwise_invert as bitwise_not
-from ._elementwise.with_parameters import clip as clamp
+from ._elementwise.functions import clip as clamp
 from ._elementwise.functions import divide as div
 from ._elementwise.functions import bitwise_invert as invert
 from ._elementwise.functions import bitwise_left_shift as left_shift

@@ -37,16 +37,13 @@ from typing import Any
 from . import _ALIASES  # type: ignore[attr-defined]
 from ._jax import jax_functions as _functions
 from ._jax import jax_permute_axes as _permute_axes
-from ._jax import jax_with_parameters as _with_parameters
 from ._jax.handlers import HANDLERS, register
 from ._jax.jax_functions import *  # noqa: F403
 from ._jax.jax_permute_axes import *  # noqa: F403
-from ._jax.jax_with_parameters import *  # noqa: F403
 
 __all__ = ["CUSTOM_CALLS"]
 __all__ += _functions.__all__
 __all__ += _permute_axes.__all__
-__all__ += _with_parameters.__all__
 
 CUSTOM_CALLS = tuple(f"flowk_{name}" for name in HANDLERS)
 """The names of flowk's custom calls in a compiled program, which jax.export asks for."""

@@ -3,26 +3,136 @@
 
 from __future__ import annotations
 
-# The operands' names if they differ from x, y, z.
-OPERANDS = {
-    "RELU_BACKWARD": ("dy", "x"),
-    "SILU_BACKWARD": ("dy", "x"),
-    "SIGMOID_BACKWARD": ("dy", "y"),
-    "TANH_BACKWARD": ("dy", "y"),
-    "SOFTPLUS_BACKWARD": ("dy", "x"),
-    "WHERE": ("condition", "x", "y"),
-    "LERP": ("x", "y", "weight"),
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Parameter(NamedTuple):
+    """A parameter with a text of its own: "type = default" in the signature, and NumPy's word for the type."""
+
+    declared: str
+    kind: str
+    text: str
+
+
+class Function(NamedTuple):
+    """A function that is not called as its operation, or has other operands than x, y and z, or parameters.
+
+    operation   the row that has its types, and its kernel unless there is a `request`
+    formula     in its operands
+    words       operands and parameters, as CallPath takes them
+    about       the end of its text's first sentence
+    request     it is a function of _elementwise/requests.py, which chooses the operation
+    note        what JAX's function says besides
+    """
+
+    operation: str
+    formula: str
+    words: str
+    parameters: Mapping[str, Parameter] = MappingProxyType({})
+    about: str = ""
+    request: bool = False
+    note: str = ""
+
+
+_WEAK = "A Python number or NumPy scalar, which affects the type of the result as in `multiply`"
+_OF_ELEMENT = "or one for each element, broadcast with x."
+_APPROXIMATED = '{"none", "tanh"}, optional'
+_BOUND = Parameter(
+    "Array | Numbers | None = None",
+    "array or number, optional",
+    "The bounds: numbers, or arrays that are broadcast with x. None: no bound on that side; one is needed.",
+)
+FUNCTIONS = {
+    "cast": Function(
+        *("COPY", "x", "x dtype="),
+        {
+            "dtype": Parameter(
+                "DTypeLike | None = None",
+                "dtype-like, optional",
+                "Of the result: a dtype of NumPy or torch, its name, or a pyflowk.DType. By default out's.",
+            )
+        },
+        about=", converted to `dtype`",
+        request=True,
+        note=", converted to `dtype`",
+    ),
+    "positive": Function("COPY", "x", "x"),
+    "leaky_relu": Function(
+        *("LEAKY_RELU", "x > 0 ? x : slope * x", "x slope~"),
+        {"slope": Parameter("Number = 0.01", "number, optional", f"{_WEAK}.")},
+        note="; slope is a number",
+    ),
+    "elu": Function(
+        *("ELU", "x > 0 ? x : alpha * (e^x - 1)", "x alpha~"),
+        {"alpha": Parameter("Number = 1.0", "number, optional", f"{_WEAK}.")},
+        note="; alpha is a number",
+    ),
+    "gelu": Function(
+        *("GELU", "x * (1 + erf(x / sqrt(2))) / 2", "x approximate="),
+        {
+            "approximate": Parameter(
+                'str = "none"',
+                _APPROXIMATED,
+                '"tanh": ``x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``.',
+            )
+        },
+        about=" (Hendrycks and Gimpel, 2016)",
+        request=True,
+        note='; approximate may be "tanh"',
+    ),
+    "clip": Function(
+        *("CLIP", "min(max(x, min), max)", "x min max"),
+        {"min": _BOUND, "max": _BOUND},
+        request=True,
+        note="; the bounds are numbers, arrays or None",
+    ),
+    "scale": Function(
+        *("SCALE", "a * x + b", "x a~ b~"),
+        {
+            name: Parameter(declared, kind, "Numbers, which affect the type of the result as in `multiply` and `add`.")
+            for name, declared, kind in (("a", "Number", "number"), ("b", "Number = 0", "number"))
+        },
+        request=True,
+        note="; a and b are numbers or arrays",
+    ),
+    "relu_backward": Function("RELU_BACKWARD", "dy * relu'(x)", "dy x"),
+    "gelu_backward": Function(
+        *("GELU_BACKWARD", "dy * gelu'(x)", "dy x approximate="),
+        {"approximate": Parameter('str = "none"', _APPROXIMATED, "As given to `gelu`.")},
+        about=": the gradient of `gelu` with respect to x",
+        request=True,
+        note="; approximate as given to `gelu`",
+    ),
+    "silu_backward": Function("SILU_BACKWARD", "dy * silu'(x)", "dy x"),
+    "sigmoid_backward": Function("SIGMOID_BACKWARD", "dy * y * (1 - y)", "dy y"),
+    "tanh_backward": Function("TANH_BACKWARD", "dy * (1 - y * y)", "dy y"),
+    "softplus_backward": Function("SOFTPLUS_BACKWARD", "dy / (1 + e^-x)", "dy x"),
+    "where": Function("WHERE", "condition ? x : y", "condition x y"),
+    "lerp": Function("LERP", "x + weight * (y - x)", "x y weight"),
+    "leaky_relu_backward": Function(
+        *("LEAKY_RELU_BACKWARD", "x > 0 ? dy : slope * dy", "dy x slope"),
+        {
+            "slope": Parameter(
+                "Array | Number = 0.01", "number or array, optional", f"As given to `leaky_relu`; {_OF_ELEMENT}"
+            )
+        },
+        about=": the gradient of `leaky_relu` with respect to x",
+    ),
+    "elu_backward": Function(
+        *("ELU_BACKWARD", "x > 0 ? dy : alpha * e^x * dy", "dy x alpha"),
+        {"alpha": Parameter("Array | Number = 1.0", "number or array, optional", f"As given to `elu`; {_OF_ELEMENT}")},
+        about=": the gradient of `elu` with respect to x",
+    ),
+    "add_multiply": Function(
+        *("ADD_MULTIPLY", "x + a * y * z", "x y z a~"),
+        {"a": Parameter("Number = 1", "number, optional", f"{_WEAK}; with integers within +-2^53.")},
+        note="; a is a number",
+    ),
 }
-# Formulas in these operands.
-FORMULAS = {
-    "RELU_BACKWARD": "dy * relu'(x)",
-    "SILU_BACKWARD": "dy * silu'(x)",
-    "SIGMOID_BACKWARD": "dy * y * (1 - y)",
-    "TANH_BACKWARD": "dy * (1 - y * y)",
-    "SOFTPLUS_BACKWARD": "dy / (1 + e^-x)",
-    "WHERE": "condition ? x : y",
-    "LERP": "x + weight * (y - x)",
-}
+# The operations that other functions choose.
+WITHOUT_FUNCTION = {"GELU_TANH", "GELU_TANH_BACKWARD", "CLIP_BY"}
 # Functions and operations have the names of the array API standard, if it has one. The names that NumPy, PyTorch and
 # other parts of the standard have for the same functions:
 ALIASES = {
@@ -62,11 +172,6 @@ NOTES = {
     "SIGN": "NaN gives NaN.",
     "RECIPROCAL": "Integers give floats; NumPy divides integers.",
     "DIVIDE": "`trunc_divide` and `floor_divide` divide integers in integers.",
-}
-# The functions of with_parameters.py, and operations without a function.
-BY_HAND = {
-    *("COPY", "LEAKY_RELU", "ELU", "GELU", "GELU_TANH", "CLIP", "SCALE"),
-    *("GELU_BACKWARD", "GELU_TANH_BACKWARD", "CLIP_BY", "ADD_MULTIPLY", "LEAKY_RELU_BACKWARD", "ELU_BACKWARD"),
 }
 # What the text of add has after its formula and types; the other functions refer to it.
 TEXT_OF_ADD = """

@@ -27,12 +27,40 @@ TOPICS = {
     "get_library FlowkError FlowkValueError Status",
 }
 SEE_ALSO = {
+    "cast": {"permute": "Converts and reorders in one pass.", "scale": "Multiplies by a number."},
+    "add_multiply": {"fma": "x * y + z."},
+    "gelu": {"gelu_backward": "The gradient, for use without autograd."},
+    "leaky_relu": {"prelu": "With a slope per channel that is learned."},
     "add": {"add_multiply": "x + a * y * z in one pass.", "fma": "x * y + z in one pass."},
     "relu": {"leaky_relu": "With a slope that is a number.", "prelu": "With a slope per channel."},
     "silu_mul": {"silu": "Without the product.", "multiply": "The product alone."},
     "where": {"clip": "Between two bounds.", "masked_softmax": "A softmax that leaves out masked columns."},
 }
 EXAMPLES = {
+    "cast": """
+        >>> pyflowk.cast(np.array([0.5, 2.75]), np.int32)
+        array([0, 2], dtype=int32)
+        """,
+    "leaky_relu": """
+        >>> pyflowk.leaky_relu(np.array([-2.0, 2.0]), 0.25)
+        array([-0.5,  2. ])
+        """,
+    "gelu": """
+        >>> pyflowk.gelu(np.array([-1.0, 0.0, 1.0])).round(4)
+        array([-0.1587,  0.    ,  0.8413])
+        """,
+    "clip": """
+        >>> pyflowk.clip(np.array([-2.0, 0.5, 3.0]), 0, 1)
+        array([0. , 0.5, 1. ])
+        """,
+    "scale": """
+        >>> pyflowk.scale(np.array([1.0, 2.0]), 10, 0.5)
+        array([10.5, 20.5])
+        """,
+    "add_multiply": """
+        >>> pyflowk.add_multiply(np.array([1.0, 2.0]), 3.0, np.array([1.0, -1.0]), 0.5)
+        array([2.5, 0.5])
+        """,
     "add": """
         >>> pyflowk.add(np.array([[1, 2], [3, 4]]), np.array([10, 20]))
         array([[11, 22],

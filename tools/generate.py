@@ -4,7 +4,7 @@
   _native/abi.py              flowk.h in ctypes
   _native/c_functions.h       the functions of flowk.h for the libraries of pyflowk that call them
   _native/operations.py       the enums of the operations and their table
-  _elementwise/functions.py   the functions that have operands alone
+  _elementwise/functions.py   the elementwise functions
   _jax/jax_functions.py       the same for JAX's arrays, and the operators of _native/operator_table.py
   **/*.pyi                    the public functions' types; a call on NumPy's arrays gives NumPy's
   __init__.py, __init__.pyi   the public names
@@ -17,15 +17,17 @@ The results are checked in; tests/python/test_generated.py compares.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import runpy
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from function_names import ALIASES, BY_HAND, FORMULAS, NOTES, OPERANDS, TEXT_OF_ADD  # type: ignore[import-not-found, unused-ignore]
+from function_names import ALIASES, FUNCTIONS, NOTES, TEXT_OF_ADD, WITHOUT_FUNCTION, Function, Parameter  # type: ignore[import-not-found, unused-ignore]
 from function_topics import EXAMPLES, JAX_EXAMPLES, SEE_ALSO, TOPICS  # type: ignore[import-not-found, unused-ignore]
 from generate_abi import abi, c_functions, constant  # type: ignore[import-not-found, unused-ignore]
 from generate_stubs import annotation, annotation_of, parameters_of, public_functions, stub  # type: ignore[import-not-found, unused-ignore]
@@ -34,7 +36,7 @@ from generated_text import LICENSE, NOTE, WIDTH, folded, packed, quoted, section
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyflowk"
 TABLE = runpy.run_path(str(PACKAGE / "_native" / "operator_table.py"))
-FUNCTION_MODULES = {"_elementwise.functions", "_elementwise.with_parameters", "_operators.permute_axes"}
+FUNCTION_MODULES = {"_elementwise.functions", "_operators.permute_axes"}
 FUNCTION_MODULES |= {operator.module for operator in TABLE["OPERATORS"].values()}
 HEADER = ROOT / "include" / "flowk" / "elementwise_ops.h"
 ARITIES = ("Unary", "Binary", "Ternary")
@@ -140,27 +142,73 @@ def types_text(row: Row) -> str:
     return text + (f" With bool it is the logical {logical}." if logical else "")
 
 
-def names_of(row: Row) -> tuple[str, tuple[str, ...]]:
-    """The names of a function and of its operands."""
-    operands = OPERANDS.get(row.enumerator, ("x", "y", "z")[: row.arity])
-    return row.enumerator.lower(), operands
+def functions_of(rows: list[Row]) -> list[tuple[str, Row, Function]]:
+    """The elementwise functions with their names, in the order of their operations."""
+    of_operation: dict[str, list[tuple[str, Function]]] = {}
+    for name, function in FUNCTIONS.items():
+        of_operation.setdefault(function.operation, []).append((name, function))
+    found = []
+    for row in rows:
+        if row.enumerator not in WITHOUT_FUNCTION:
+            plain = Function(row.enumerator, row.formula, " ".join(("x", "y", "z")[: row.arity]))
+            own = of_operation.get(row.enumerator, [(row.enumerator.lower(), plain)])
+            found += [(name, row, function) for name, function in own]
+    return found
 
 
-def function_text(row: Row) -> str:
-    name, operands = names_of(row)
-    parameters = [f"{operand}: ArrayT" + (" | Numbers" if row.arity > 1 else "") for operand in operands]
-    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element.\n\n'
+def names_in(function: Function, marked: str = "") -> list[str]:
+    """The operands and parameters of a function, or those with the mark "~", a number, or "=", an option."""
+    words = function.words.split()
+    return [word.rstrip("~=") for word in words if not marked or word.endswith(marked)]
+
+
+def signature_of(function: Function, operand: str, types: dict[str, str]) -> list[str]:
+    """The parameters with their types: `operand`, or its own with another name in `types`."""
+    found = []
+    for name in names_in(function):
+        if name in function.parameters:
+            kind, equals, default = function.parameters[name].declared.partition(" = ")
+            found.append(f"{name}: {types.get(kind, kind)}{equals}{default}")
+        else:
+            found.append(f"{name}: {operand}")
+    return found
+
+
+def parameters_text(parameters: Mapping[str, Parameter]) -> str:
+    """The section on parameters; neighbours that have one text are one entry."""
+    text = ""
+    for (kind, words), group in itertools.groupby(parameters.items(), key=lambda item: item[1][1:]):
+        text += f"    {', '.join(name for name, _ in group)} : {kind}\n{wrapped(words, ' ' * 8)}"
+    return text and f"\n    Parameters\n    ----------\n{text}"
+
+
+def op_of(row: Row) -> str:
+    return f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
+
+
+def function_text(name: str, row: Row, function: Function) -> str:
+    parameters = signature_of(function, "ArrayT" + (" | Numbers" if row.arity > 1 else ""), {})
+    doc = f'    """``out = {function.formula}``, for every element{function.about}.\n\n'
     types = f"Takes {types_text(row)}" + (" The result is bool." if row.result == "BOOL" else "")
     types += "".join(f" {text}" for text in (NOTES.get(row.enumerator), also_called(name)) if text)
     if name == "add":
         doc += wrapped(types, "    ") + TEXT_OF_ADD
     else:
-        doc += wrapped(f"{types} {', '.join(operands)}, out, stream, result and errors: as in `add`.", "    ")
-    doc += sections_of(SEE_ALSO.get(name, {}), EXAMPLES.get(name))
+        as_in_add = [operand for operand in names_in(function) if operand not in function.parameters]
+        doc += wrapped(f"{types} {', '.join(as_in_add)}, out, stream, result and errors: as in `add`.", "    ")
+    doc += parameters_text(function.parameters) + sections_of(SEE_ALSO.get(name, {}), EXAMPLES.get(name))
     head = folded(f"def {name}(", [*parameters, *KEYWORDS], ") -> ArrayT:")
     both = f"_{name.upper()}.call if call_path.is_compiling() else _{name.upper()}.cached_call"
-    call = textwrap.indent(folded(f"return ({both})(", [*operands, "out", "stream"], ")", WIDTH - 4), "    ")
+    call = textwrap.indent(folded(f"return ({both})(", [*names_in(function), "out", "stream"], ")", WIDTH - 4), "    ")
     return f'{head}\n{doc}    """\n{call}\n'
+
+
+def path_text(name: str, row: Row, function: Function) -> str:
+    """The CallPath of a function."""
+    if not function.request:
+        return f'_{name.upper()} = elementwise_path({op_of(row)}, "{function.words}")\n'
+    takes_outs = ", takes_outs=True" if name == "cast" else ""
+    return f'_{name.upper()} = call_path.CallPath("{function.words}", requests.{name}{takes_outs})\n'
 
 
 def also_called(name: str) -> str:
@@ -172,15 +220,10 @@ KEYWORDS = ("*", "out: Array | None = None", "stream: Stream | None = None")
 
 
 def functions(rows: list[Row]) -> str:
-    rows = [row for row in rows if row.enumerator not in BY_HAND]
-    constants = []
-    for row in rows:
-        name, operands = names_of(row)
-        op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
-        constants.append(f'_{name.upper()} = elementwise_path({op}, "{" ".join(operands)}")\n')
-    return f'''{LICENSE}"""The elementwise functions that have operands alone.
+    found = functions_of(rows)
+    return f'''{LICENSE}"""The elementwise functions.
 
-{NOTE.format(source="flowk/elementwise_ops.h")}
+{NOTE.format(source="flowk/elementwise_ops.h, or tools/function_names.py")}
 """
 
 from __future__ import annotations
@@ -189,28 +232,32 @@ from typing import TYPE_CHECKING
 
 from .._calls import call_path
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
+from . import requests
 from .call import elementwise_path
 
 if TYPE_CHECKING:
-    from .._typing import Array, ArrayT, Numbers, Stream
+    from .._typing import Array, ArrayT, DTypeLike, Number, Numbers, Stream
 
-{"".join(constants)}
+{"".join(path_text(*one) for one in found)}
 
-''' + "\n\n".join(map(function_text, rows))
+''' + "\n\n".join(function_text(*one) for one in found)
 
 
 # ---- _jax/jax_functions.py ------------------------------------------------------------------------------------------
 
 
 def jax_functions(rows: list[Row]) -> str:
-    rows = [row for row in rows if row.enumerator not in BY_HAND]
+    found = [one for one in functions_of(rows) if one[0] != "positive"]
     operators = {name: operator for name, operator in TABLE["OPERATORS"].items() if operator.jax is not None}
-    names = sorted([*(names_of(row)[0] for row in rows), *operators])
+    names = sorted([*(name for name, _, _ in found), *operators])
     modules = sorted({_jax_module(operator) for operator in operators.values()})
-    texts = [*map(jax_function_text, rows), *(jax_operator_text(name, one) for name, one in operators.items())]
-    return f'''{LICENSE}"""The functions of pyflowk.jax: operators, and elementwise functions that have operands alone.
+    texts = [
+        *(jax_function_text(*one) for one in found),
+        *(jax_operator_text(name, one) for name, one in operators.items()),
+    ]
+    return f'''{LICENSE}"""The functions of pyflowk.jax: operators and elementwise functions.
 
-{NOTE.format(source="flowk/elementwise_ops.h, or pyflowk/_native/operator_table.py")}
+{NOTE.format(source="elementwise_ops.h, operator_table.py or tools/function_names.py")}
 """
 
 from __future__ import annotations
@@ -221,11 +268,13 @@ from typing import Any
 from jax import Array
 from jax.typing import ArrayLike
 
+from .._elementwise import requests
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
 from . import eager, {", ".join(modules)}
-from .jax_elementwise import apply
+from .jax_elementwise import apply, apply_request, cast_to, parameter
+from .jax_types import require_static
 
 # fmt: off
 # ruff: noqa: RUF022
@@ -272,16 +321,33 @@ def jax_operator_text(name: str, operator: Any) -> str:
     return f"{head}\n{doc}{refusal}{textwrap.indent(call, '    ')}\n"
 
 
-def jax_function_text(row: Row) -> str:
-    name, operands = names_of(row)
-    head = folded(f"def {name}(", [f"{operand}: ArrayLike" for operand in operands], ") -> Array:")
-    doc = f'    """``out = {FORMULAS.get(row.enumerator, row.formula)}``, for every element: as `pyflowk.{name}`.'
+def jax_function_text(name: str, row: Row, function: Function) -> str:
+    """Parameters are numbers of the compiled program, unless the arguments decide the operation."""
+    types = {kind: "ArrayLike" for kind in ("Array | Number", "Number")} | {
+        "Array | Numbers | None": "ArrayLike | None"
+    }
+    types |= {"DTypeLike | None": "DTypeLike"} | ({} if function.request else {"Number": "float"})
+    parameters = [
+        one.removesuffix(" = None") if "DTypeLike" in one else one for one in signature_of(function, "ArrayLike", types)
+    ]
+    head = folded(f"def {name}(", parameters, ") -> Array:")
+    doc = f'    """``out = {function.formula}``, for every element{function.note}: as `pyflowk.{name}`.'
     sections = sections_of({}, JAX_EXAMPLES.get(name))
     doc += f'\n{sections}    """\n' if sections else '"""\n'
-    comma = "," if row.arity == 1 else ""
-    op = f"{ARITIES[row.arity - 1]}Op.{row.enumerator}"
-    names = ", ".join(quoted(operands))
-    return f"{head}\n{doc}    return apply({op}, ({names}{comma}), ({', '.join(operands)}{comma}))\n"
+    names, numbers = names_in(function), names_in(function, "~")
+    body = "".join(f'    require_static({option}, "{option}")\n' for option in names_in(function, "="))
+    if name == "cast":
+        body = "    return eager.call(cast_to, (x,), dtype=dtype)\n"
+    elif function.request:
+        body += f"    return apply_request(requests.{name}({', '.join(names)}))\n"
+    else:
+        operands = [one for one in names if one not in numbers]
+        values = [f'parameter({op_of(row)}, {one}, "{one}")' for one in numbers]
+        groups = [
+            f"({', '.join(group)}{',' * (len(group) == 1)})" for group in (quoted(names), operands, values) if group
+        ]
+        body = f"    return apply({op_of(row)}, {', '.join(groups)})\n"
+    return f"{head}\n{doc}{body}"
 
 
 # ---- __init__ -------------------------------------------------------------------------------------------------------

@@ -179,15 +179,26 @@ def _new_geometry(shape: tuple[int, ...], order: tuple[int, ...] | None, dtype: 
     return shape, strides_in_order(shape, order, dtype.itemsize if isinstance(dtype, np.dtype) else 1), dtype
 
 
-def elementwise_path(op: Op, names: str) -> CallPath:
-    """The paths of a function that takes only operands, called `names`."""
-    operation = Elementwise(op, tuple(names.split()))
+def elementwise_path(op: Op, words: str) -> CallPath:
+    """The paths of a function of one operation; `words` are its operands, and after them its parameters with "~"."""
+    names = [word for word in words.split() if not word.endswith("~")]
+    parameters = words.replace("~", "").split()[len(names) :]
+    operation = Elementwise(op, tuple(names), parameters=tuple(parameters))
+    count, takes_floats = len(names), OPERATIONS[op].takes == "F"
 
     def operands(*inputs: Any) -> Request:
         return Request(operation, inputs)
 
-    operands.__name__ = operation.operator
-    return CallPath(names, operands)
+    def with_parameters(*given: Any) -> Request:
+        inputs, values = given[:count], given[count:]
+        types = types_of(**dict(zip(parameters, values)))
+        if takes_floats:  # an int counts as a float
+            types = tuple(float if kind is int else kind for kind in types)
+        return Request(operation, inputs, types, values)
+
+    request = with_parameters if parameters else operands
+    request.__name__ = operation.operator
+    return CallPath(words, request)
 
 
 def types_of(**parameters: Any) -> tuple[DType | type, ...]:

@@ -17,13 +17,15 @@ import numpy as np
 
 from .._arrays.dtypes import number_type, type_of_elements
 from .._elementwise.layout import broadcast_shape
-from .._elementwise.promotion import FLOATS, INTEGERS, MIXED_FLOATS, number_bytes, parameter_value
+from .._elementwise.promotion import FLOATS, INTEGERS, LARGEST_PARAMETER, MIXED_FLOATS, number_bytes, parameter_value
 from .._elementwise.resolution import COMPARISONS, TO_BOOL, computed_as, within_bounds
 from .._native.abi import DType
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
+from .._pipeline import Request
+from .._typing import DTypeLike
 from . import eager, primitives
 from .formulas import CONSTANT, FORMULAS, GRADIENTS, OF_RESULT, Op
-from .jax_types import NUMBERS, float_of, numpy_type, operand
+from .jax_types import NUMBERS, array, float_of, numpy_type, operand, requested_type, static_number
 from .primitives import batched_at, bind, custom_call, first_dimension, is_zero, sum_to, tangents_of, zero_of
 
 _BOOL = np.dtype(np.bool_)
@@ -109,6 +111,24 @@ def apply(
     """The result of a function. `operands` are arrays or Python numbers. `parameters` are Python numbers, which
     take part in the promotion. `names` are the names of the operands and the parameters."""
     return eager.call(_apply, operands, op=op, names=names, parameters=parameters)
+
+
+def apply_request(request: Request) -> jax.Array:
+    """The result of a call of pyflowk's function, on JAX's arrays."""
+    operation: Any = request.operation
+    return apply(operation.op, (*operation.names, *operation.parameters), request.inputs, request.values)
+
+
+def parameter(op: Op, value: Any, name: str) -> float:
+    """A parameter of a function, which is part of the compiled program: an int stays one if the operation takes it."""
+    is_exact = type(value) is int and abs(value) <= LARGEST_PARAMETER and "I" in OPERATIONS[op].takes
+    return value if is_exact else static_number(value, name)
+
+
+def cast_to(arrays: Sequence[Any], dtype: DTypeLike) -> jax.Array:
+    x = array(arrays[0], "x")
+    number_type(x.dtype, "x")
+    return elementwise(UnaryOp.COPY, x, dtype=requested_type(dtype))
 
 
 def _apply(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._arguments import axis_of, count_of
-from .._elementwise import with_parameters
+from .._elementwise import functions
 from .registration import CALLS, Rules, keep, register, register_operator
 
 
@@ -34,7 +34,7 @@ def register_all() -> None:
         "cast(Tensor x, ScalarType dtype) -> Tensor",
         lambda x, dtype: torch.empty_like(x, dtype=dtype),
         _Cast(),
-        with_parameters.cast,
+        functions.cast,
     )
     register_operator(
         "prelu",

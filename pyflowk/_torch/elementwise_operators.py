@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._arrays.dtypes import dtype_like, number_type
 from .._calls.call_path import CallPath
-from .._elementwise import functions, with_parameters
+from .._elementwise import functions
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
 from .._elementwise.resolution import Op, Resolution
@@ -70,7 +70,7 @@ def _register(op: Op) -> None:
         return _empty(resolution_of(op, arguments[:arity]), arguments[:arity])
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters)
-    function = None if parameters else getattr(functions, name, None) or getattr(with_parameters, name, None)
+    function = None if parameters else getattr(functions, name, None)
     path = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
     register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, path)
     if arity == 2:

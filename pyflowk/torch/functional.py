@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as of_torch
 from torch import Tensor
 
-from .._elementwise import functions, with_parameters
+from .._elementwise import functions
 from .._operators import prelu as _prelu
 from .._operators import softmax as _softmax
 
@@ -24,12 +24,12 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """As torch.nn.functional.leaky_relu, by `pyflowk.leaky_relu`."""
-    return _activation(with_parameters.leaky_relu, of_torch.leaky_relu, input, inplace, negative_slope)
+    return _activation(functions.leaky_relu, of_torch.leaky_relu, input, inplace, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """As torch.nn.functional.elu, by `pyflowk.elu`."""
-    return _activation(with_parameters.elu, of_torch.elu, input, inplace, alpha)
+    return _activation(functions.elu, of_torch.elu, input, inplace, alpha)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -41,7 +41,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """As torch.nn.functional.gelu, by `pyflowk.gelu`."""
     if input.is_meta:
         return of_torch.gelu(input, approximate=approximate)
-    return with_parameters.gelu(input, approximate)
+    return functions.gelu(input, approximate)
 
 
 def sigmoid(input: Tensor) -> Tensor:

@@ -40,9 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 # Every elementwise function, by its name.
 FUNCTIONS = {
-    name: getattr(pyflowk, name)
-    for name, module in pyflowk._MODULE_OF.items()
-    if module in ("_elementwise.functions", "_elementwise.with_parameters")
+    name: getattr(pyflowk, name) for name, module in pyflowk._MODULE_OF.items() if module == "_elementwise.functions"
 }
 CANARY = 0xA5
 CODES = tuple(number_type(dtype, "x") for dtype in DTYPES)
