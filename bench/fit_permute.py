@@ -90,8 +90,11 @@ def fit(tiles: Tiles, costs: Vector) -> Vector:
     return costs
 
 
-def is_of_bytes(case: dict[str, Any]) -> bool:
-    return case["tiles"][0]["unit_bytes"] == 1 and ">" not in case["types"]
+def sets_of(case: dict[str, Any]) -> tuple[str, ...]:
+    """The sets of costs that the planner uses for a case."""
+    if ">" in case["types"]:
+        return ("converted_tile_costs",)
+    return ("byte_unit_tile_costs", "byte_tile_costs") if case["tiles"][0]["unit_bytes"] == 1 else ("unit_tile_costs",)
 
 
 def words(ratios: Vector) -> str:
@@ -104,10 +107,8 @@ def main() -> None:
     given = parser.parse_args().files
     rows = [row for path in given for row in json.loads(Path(path).read_text()) if len(row.get("tiles", [])) > 1]
     constants = json.loads(TUNING.read_text())["constants"]
-    for names, of_bytes in ((["unit_tile_costs"], False), (["byte_unit_tile_costs", "byte_tile_costs"], True)):
-        cases = [row for row in rows if is_of_bytes(row) == of_bytes]
-        if not cases:
-            continue
+    for names in dict.fromkeys(map(sets_of, rows)):
+        cases = [row for row in rows if sets_of(row) == names]
         sets = {name: len(constants[name]["value"]) for name in names}
         old = np.array([cost for name in names for cost in constants[name]["value"].values()], float)
         tiles = Tiles(cases, sets)

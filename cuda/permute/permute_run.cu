@@ -60,11 +60,7 @@ struct Run {
   }
 
   Status operator()(const ByteTile& plan) const {
-    if constexpr (Bytes == 1) {
-      if (config.num_threads == byte_tile_threads)
-        return launch(byte_tile<byte_tile_threads>, config, stream, plan.params);
-      return launch(byte_tile<tile_threads>, config, stream, plan.params);
-    }
+    if constexpr (Bytes == 1) return launch(byte_tile, config, stream, plan.params);
     return wrong_size();
   }
 

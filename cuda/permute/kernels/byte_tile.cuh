@@ -54,13 +54,13 @@ struct ColumnCount {
 
 // Reads the items of a thread, and transposes them 4 x 4 bytes at a time: columns[4 * j + i] is the word of column i of
 // word j.
-template <WordOrder kOrder, int kThreads>
+template <WordOrder kOrder>
 __device__ __forceinline__ void read_items(const ByteTileParams& params, const TileOrigin& tile,
                                            const ColumnCount& count, const unsigned char* shared_tile, int32_t shift,
                                            TransposedItem (&items)[max_items_per_thread]) {
 #pragma unroll
   for (int k = 0; k < max_items_per_thread; ++k) {
-    uint32_t outer = threadIdx.x + k * kThreads;
+    uint32_t outer = threadIdx.x + k * blockDim.x;
     const bool is_idle = outer >= params.num_items;
     const uint32_t word = take_index(&outer, params.words_per_run);
     const uint32_t set = take_index(&outer, params.sets_per_outer);
@@ -167,11 +167,10 @@ static_assert(sizeof(VectoredRow) == dst_row_bytes);
 
 // Finds what each destination row of the tile stores. A row outside the tensor stores nothing. With a halo, a row
 // begins and ends at multiples of params.dst_granule bytes, and the next tile begins where it ends.
-template <int kThreads>
 __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params, const TileOrigin& tile,
                                                    const JoinedRows& joined, int32_t columns_shift, VectoredRow* rows) {
 #pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += kThreads) {
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += blockDim.x) {
     int64_t offset;
     int32_t shared_offset;
     locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &shared_offset);
@@ -243,11 +242,10 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
 }
 
 // Stores heads and tails, one per thread: fewer instructions than half a warp per end, one byte per thread.
-template <int kThreads>
 __device__ __forceinline__ void store_row_ends(const JoinedRows& joined, const VectoredRow* rows,
                                                const unsigned char* shared_columns) {
 #pragma unroll 1
-  for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += kThreads) {
+  for (uint32_t item = threadIdx.x; item < 2 * joined.rows; item += blockDim.x) {
     const VectoredRow row = read_row(rows + item / 2);
     const bool is_tail = item % 2 != 0;
     if ((is_tail ? row.tail : row.head) != 0) store_row_end(row, is_tail, shared_columns);
@@ -262,8 +260,7 @@ __device__ __forceinline__ void store_row_ends(const JoinedRows& joined, const V
 //      do so there, and are one destination row;
 //   3. a thread reads a vector of a destination row and stores it: one that has the same offset in a vector in shared
 //      memory as it is, another as five words that it shifts. Heads and tails follow.
-template <int kThreads>
-__global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_resident_threads / kThreads))
+__global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, byte_tile_resident_threads / tile_threads))
     byte_tile(const __grid_constant__ GridConstant<ByteTileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
   VectoredRow* rows = reinterpret_cast<VectoredRow*>(shared_tile + params.rows_offset_bytes);
@@ -272,12 +269,11 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
   const auto into_vector = static_cast<int32_t>(
       static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tile.dst - params.halo_bytes)) % vector_bytes);
   const int32_t columns_shift = params.dst_rows_are_aligned ? into_vector : 0;
-  load_tile<false, kThreads>(params.tile, params.load, tile, shared_tile, shift,
-                             [](int32_t shared_offset, uint32_t) { return shared_offset; });
-  if (params.table.rank > 1)
-    make_table<kThreads>(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
+  load_tile<false>(params.tile, params.load, tile, shared_tile, shift,
+                   [](int32_t shared_offset, uint32_t) { return shared_offset; });
+  if (params.table.rank > 1) make_table(params.table, rows_per_item * params.words_per_run.divisor, shared_tile);
   const JoinedRows joined(params, tile);
-  make_vectored_rows<kThreads>(params, tile, joined, columns_shift, rows);
+  make_vectored_rows(params, tile, joined, columns_shift, rows);
   async_copy_wait();
   __syncthreads();
 
@@ -285,11 +281,11 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
   const ColumnCount count(params, tile);
   TransposedItem items[max_items_per_thread];
   if (!params.src_rows_are_words)
-    read_items<WordOrder::shifted, kThreads>(params, tile, count, shared_tile, shift, items);
+    read_items<WordOrder::shifted>(params, tile, count, shared_tile, shift, items);
   else if (params.rotation_shift == no_rotation)
-    read_items<WordOrder::on_words, kThreads>(params, tile, count, shared_tile, shift, items);
+    read_items<WordOrder::on_words>(params, tile, count, shared_tile, shift, items);
   else
-    read_items<WordOrder::rotated, kThreads>(params, tile, count, shared_tile, shift, items);
+    read_items<WordOrder::rotated>(params, tile, count, shared_tile, shift, items);
   __syncthreads();
   const SharedAddress shared_columns = shared_address(shared_tile + columns_shift);
   if (params.store_bytes == 4)
@@ -313,7 +309,7 @@ __global__ void __launch_bounds__(kThreads, fitting_blocks(kThreads, byte_tile_r
       read_words<4>(shared_tile, shared_offset, out.words);
     *reinterpret_cast<uint4*>(row.address + vector * vector_bytes) = out.whole;
   }
-  if (params.dst_rows_have_ends) store_row_ends<kThreads>(joined, rows, shared_tile);
+  if (params.dst_rows_have_ends) store_row_ends(joined, rows, shared_tile);
 }
 
 }  // namespace flowk::permute

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min
   const int32_t shift = tile_shift(params.load, tile);
   load_tile<false>(params.tile, params.load, tile, shared_tile, shift,
                    [&](int32_t shared_offset, uint32_t) { return swizzle_offset(params, shared_offset); });
-  if (params.table.rank > 0) make_table<tile_threads>(params.table, params.table.num_entries, shared_tile);
+  if (params.table.rank > 0) make_table(params.table, params.table.num_entries, shared_tile);
   DstRow* rows = reinterpret_cast<DstRow*>(shared_tile + params.rows_offset_bytes);
   make_dst_rows(params, tile, shift, elements, rows);
   async_copy_wait();

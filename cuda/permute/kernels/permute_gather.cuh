@@ -21,10 +21,9 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
 // up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
 // into. The entries that a copy does not have are written before its start, to unused bytes of the copy before it.
-template <int kThreads>
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
 #pragma unroll 1
-  for (uint32_t e = threadIdx.x; e < num_entries; e += kThreads) {
+  for (uint32_t e = threadIdx.x; e < num_entries; e += blockDim.x) {
     const auto entry = static_cast<RunTableEntry>(locate_run_element(table, min(e, table.num_entries - 1)));
     unsigned char* at = shared_tile + (table.offset_bytes + e * static_cast<uint32_t>(sizeof(RunTableEntry)));
 #pragma unroll 1
@@ -106,7 +105,7 @@ template <class Elements>
 __device__ __forceinline__ void make_dst_rows(const GeneralTileParams& params, const TileOrigin& tile, int32_t shift,
                                               const Elements& elements, DstRow* rows) {
 #pragma unroll 1
-  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += tile_threads) {
+  for (uint32_t dst_row = threadIdx.x; dst_row < params.store.num_rows.divisor; dst_row += blockDim.x) {
     int64_t offset;
     int32_t column;
     locate_tile_row(params.tile.dst_row_dims, params.tile.dst_row_rank, dst_row, &offset, &column);

@@ -114,7 +114,7 @@ __device__ __forceinline__ int32_t tile_shift(const TileLoad& params, const Tile
 // Waits for the stream's previous kernel, then copies the aligned 16-byte vectors that hold the tile's bytes to shared
 // memory. A thread keeps its column and steps from row to row. Addresses and offsets agree modulo 16: rounding both
 // down finds the vector. swizzle(offset, source row) is where the vector at an offset in shared memory is kept.
-template <bool kAligned, int kThreads = tile_threads, class Swizzle>
+template <bool kAligned, class Swizzle>
 __device__ __forceinline__ void load_tile(const TileParams& params, const TileLoad& load, const TileOrigin& tile,
                                           unsigned char* shared_tile, int32_t shift, const Swizzle& swizzle) {
   const uint32_t row_in_pass = load.vectors_per_row.divide(threadIdx.x);
@@ -172,7 +172,7 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
     if (in_row >= tile.src_run_bytes) continue;
     at = rounded_down(at);
     shared_offset = vector_offset(shift + shared_offset + column);
-    constexpr int32_t step = kThreads * vector_bytes;
+    const int32_t step = static_cast<int32_t>(blockDim.x) * vector_bytes;
     if (load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
 #pragma unroll 1
       for (; in_row < tile.src_run_bytes; in_row += vectors_in_flight * step) {

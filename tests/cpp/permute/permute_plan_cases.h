@@ -99,7 +99,7 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {general_tile, {"a thin matrix", 4, {mega, 7}, {1, 0}}},
       {general_tile, {"thin and not aligned, the other way round", 2, {17, 100003}, {1, 0}}},
       {general_tile, {"a batch of tiny matrices", 4, {100000, 3, 3}, {0, 2, 1}}},
-      {aligned_tile, {"(2,)^20 reversed: runs of many dimensions", 4, repeated(2, 20), axes_reversed(20)}},
+      {aligned_tile, {"(2,)^21 reversed: runs of many dimensions", 4, repeated(2, 21), axes_reversed(21)}},
       {general_tile, {"rank 32 reversed, 2^32 bytes", 1, repeated(2, 32), axes_reversed(32)}},
       {general_tile, {"rank 32 reversed, of halves of complex numbers", 16, repeated(2, 32), axes_reversed(32), 8, 8}},
       {aligned_tile, {"rank 6, where both runs are of whole vectors", 4, {32, 10, 14, 9, 11, 32}, {4, 2, 5, 1, 3, 0}}},

@@ -146,7 +146,7 @@ def test_costs_are_fitted_to_measured_tiles(
     monkeypatch.syspath_prepend(ROOT / "bench")
     # The tile with more of the second term is slower, by far more than today's costs say.
     tiles = [
-        {"kernel": 3, "unit_bytes": 4, "fraction": fraction, "terms": [1, term] + [0] * 26}
+        {"kernel": 3, "unit_bytes": 4, "fraction": fraction, "terms": [1, term] + [0] * 15}
         for fraction, term in ((0.9, 0.001), (0.3, 0.01))
     ]
     rows = [{"types": "f32", "pick": 0.3, "tiles": tiles}] * 10

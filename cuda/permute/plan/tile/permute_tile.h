@@ -168,7 +168,7 @@ void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, i
 // Chooses the halo, and estimates the tile's time, which is a sum of the costs' members, each times a number that
 // follows from the tile; permute_tile_cost.cpp.
 struct AllTileCosts {
-  TileCosts units, byte_units;
+  TileCosts units, byte_units, converted;
   ByteTileCosts byte_tile;
 };
 void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* tile);
@@ -201,6 +201,11 @@ void plan_strided_tile(const PermuteProblem& problem, const Device& device, Perm
 // Vectors of one destination row that neighbouring threads store: a line's, fewer for a short row, and an even number,
 // because warps of 5 or 7 vectors have bank conflicts.
 int32_t vectors_per_segment_of(int32_t vectors);
+
+// The bytes that the vectors of a destination row are aligned to, and the most vectors that a row may touch;
+// permute_tile_layout.cpp.
+int32_t dst_granule_of(const Tile& tile);
+int64_t dst_vectors_of(const PermuteProblem& problem, const Tile& tile);
 
 // Sets the segments of a row of `vectors`, of `per_segment` each, and the passes of a block over them.
 void set_segments(int64_t vectors, int64_t per_segment, int num_threads, TileStore* store);

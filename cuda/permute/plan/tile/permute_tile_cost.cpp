@@ -10,33 +10,40 @@ constexpr float max_halo = 0.75f;  // over the slice; not measured
 
 // The terms that depend on the tile's size only.
 float size_cost(const TileCosts& costs, float kb) {
-  float cost = costs.block / kb;
+  float cost = 0;
   if (kb < 14) cost += costs.below_14_kb;
-  if (kb < 11) cost += costs.below_11_kb;
-  if (kb < 8) cost += costs.below_8_kb;
-  if (kb > 17) cost += costs.above_17_kb;
   if (kb > 20) cost += costs.above_20_kb;
-  if (kb > 25) cost += costs.above_25_kb;
   if (kb > 33) cost += costs.above_33_kb;
   return cost;
 }
 
-// The terms of source runs that are loaded `run_bytes` at a time.
-float src_run_cost(const TileCosts& costs, const Run& run, int32_t run_bytes) {
-  const auto bytes = static_cast<float>(run_bytes);
-  float cost = costs.src_sectors * static_cast<float>(sector_bytes - std::min(run.alignment, sector_bytes)) / bytes;
-  if (run.alignment >= vector_bytes && run.bytes % line_bytes != 0)
-    cost += costs.src_line_ends * line_bytes / std::max(bytes, float{line_bytes});
-  if (run_bytes < 2 * line_bytes) cost += costs.short_src_run;
-  if (run_bytes <= line_bytes) cost += costs.shortest_src_run;
-  return cost;
+// What `num_ranges` ranges that start on multiples of `alignment` touch beyond their own bytes, in blocks of
+// `block_bytes`.
+float touched_bytes(int64_t num_ranges, int64_t alignment, int64_t block_bytes) {
+  return static_cast<float>(num_ranges * (block_bytes - std::min(alignment, block_bytes)));
 }
 
-// The terms of destination runs that start and end on multiples of `alignment`.
-float dst_run_cost(const TileCosts& costs, int32_t alignment, int32_t run_bytes) {
-  const auto lines = static_cast<float>(line_bytes - alignment);
-  const auto sectors = static_cast<float>(sector_bytes - std::min(alignment, sector_bytes));
-  return (costs.dst_lines * lines + costs.dst_sectors * sectors) / static_cast<float>(run_bytes);
+// The terms of source runs that are loaded `run_bytes` at a time.
+float src_run_cost(const TileCosts& costs, const Run& run, int64_t run_bytes) {
+  const int64_t alignment = lowest_bit(static_cast<uint64_t>(run_bytes), run.alignment);
+  return (costs.src_sectors * touched_bytes(1, run.alignment, sector_bytes) +
+          costs.src_requests * touched_bytes(1, alignment, line_bytes)) /
+         static_cast<float>(run_bytes);
+}
+
+// The terms of destination runs, of which `per_segment` vectors are stored at a time.
+float dst_run_cost(const TileCosts& costs, const PermuteProblem& problem, const Tile& tile, int32_t per_segment) {
+  const Run& dst = tile.dst;
+  const int64_t vectors = dst_vectors_of(problem, tile), segments = ceil_div(vectors, per_segment);
+  const auto starts = static_cast<uint64_t>(std::max(dst.alignment, dst_granule_of(tile)) | per_segment * vector_bytes);
+  const int64_t alignment = lowest_bit(starts, line_bytes);
+  const auto extra_bytes = static_cast<float>(vectors * vector_bytes - dst.bytes);
+  float sectors = touched_bytes(segments, alignment, sector_bytes);
+  if (tile.halo == 0)
+    sectors += touched_bytes(1, lowest_bit(static_cast<uint64_t>(dst.bytes), dst.alignment), sector_bytes);
+  return (costs.dst_sectors * sectors +
+          costs.dst_requests * (touched_bytes(segments, alignment, line_bytes) + extra_bytes)) /
+         static_cast<float>(dst.bytes);
 }
 
 // Is the tile an aligned_tile: whole vectors in src and in dst, and runs that share no dimension?
@@ -79,7 +86,8 @@ int32_t min_shared_bytes(const Device& device, float num_tiles, int64_t tile_byt
 }
 
 // Passes of the block's threads over loads, table and stores, by their cost.
-float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const Tile& tile, int64_t src_rows) {
+float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const Tile& tile, int64_t src_rows,
+                  int32_t per_segment) {
   const Run &src = tile.src, &dst = tile.dst;
   const auto passes = [](float cost, int64_t n) { return cost * static_cast<float>(n); };
   const bool src_is_aligned = src.alignment >= vector_bytes;
@@ -90,21 +98,17 @@ float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const T
       ceil_div(src_vectors, tile_threads);
   float cost = 0;
   if (!src_is_aligned) cost += passes(costs.unaligned_load, loads);
-  const uint64_t row_dims = dst.dims & ~src.dims, but_one = row_dims & (row_dims - 1);
-  if ((but_one & (but_one - 1)) != 0) cost += passes(costs.row_of_dims, loads);
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile.aligned && dst.num_dims() > 1)
     cost += passes(costs.table, dst.period + elements_per_vector - 1) * (sizeof(uint32_t) / 1024.0f);
   const int32_t rows_of_word = tile.aligned ? 1 << log2_rows_of_word(problem.unit_bytes) : 1;
   const int64_t dst_rows = tile.elements / (int64_t{dst.elements} * rows_of_word);
   if (!tile.aligned) cost += passes(costs.dst_row, ceil_div(dst_rows, tile_threads));
-  const bool is_partial = dst.alignment < vector_bytes && tile.halo == 0;
-  const auto vectors = static_cast<int32_t>(ceil_div(dst.bytes, vector_bytes) + (is_partial ? 1 : 0));
-  const int32_t per_segment = vectors_per_segment_of(vectors);
-  float per_element =
-      tile.aligned ? 0.0f : costs.element_gather + (problem.is_converted() ? costs.convert_gather : 0.0f);
-  if (is_partial) per_element += costs.partial_store * std::min(1.0f, line_bytes / static_cast<float>(dst.bytes));
-  const int64_t items = ceil_div(vectors, per_segment) * dst_rows;
+  float per_element = 0;
+  if (!tile.aligned || problem.is_converted()) per_element += costs.element_gather * static_cast<float>(rows_of_word);
+  if (dst.alignment < vector_bytes && tile.halo == 0)
+    per_element += costs.partial_store * std::min(1.0f, line_bytes / static_cast<float>(dst.bytes));
+  const int64_t items = ceil_div(dst_vectors_of(problem, tile), per_segment) * dst_rows;
   return cost + passes(costs.store + per_element * static_cast<float>(elements_per_vector),
                        ceil_div(items, tile_threads / per_segment));
 }
@@ -153,13 +157,11 @@ float byte_tile_cost(const TileSearch& search, const ByteTileCosts& costs, float
   const bool has_ends = tile.halo == 0;
   const auto store_bytes =
       tile.join_dim < 0 ? 4.0f : static_cast<float>(lowest_bit(static_cast<uint64_t>(tile.dst.bytes), 4));
-  float item = costs.item + costs.part * (4 / store_bytes - 1);
+  float item = costs.part * (4 / store_bytes - 1);
   if (tile.src.alignment < rows_per_item) item += costs.src_shift;
-  const bool is_shifted = tile.join_dim < 0 && tile.dst.alignment < rows_per_item;
-  float cost =
-      costs.block + costs.load * static_cast<float>(loads) + passes(costs.row, num_rows) +
-      passes(item, ceil_div(words, max_words_per_item)) +
-      passes(is_shifted ? costs.store + costs.dst_shift : costs.store, num_rows * (row_bytes / vector_bytes + 1));
+  float cost = costs.block + costs.load * static_cast<float>(loads) + passes(costs.row, num_rows) +
+               passes(item, ceil_div(words, max_words_per_item)) +
+               passes(costs.store, num_rows * (row_bytes / vector_bytes + 1));
   if (tile.dst.num_dims() > 1) cost += passes(costs.table, dst_elements);
   if (!tile.dst.fills_vectors && has_ends) cost += passes(costs.end, 2 * num_rows);
   cost *= static_cast<float>(num_threads * vector_bytes) / elements;
@@ -186,26 +188,25 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
     tile->cost = byte_tile_cost(search, all_costs.byte_tile, with_halo, *tile);
     return;
   }
-  const TileCosts& costs = moves_bytes(problem) ? all_costs.byte_units : all_costs.units;
+  const TileCosts& costs = problem.is_converted() ? all_costs.converted
+                           : moves_bytes(problem) ? all_costs.byte_units
+                                                  : all_costs.units;
   const int64_t tile_bytes = problem.bytes_of(tile->elements);
   const float tile_kb = static_cast<float>(tile_bytes) / 1024.0f;
   const auto src_rows = static_cast<int64_t>(static_cast<float>(tile->src_rows) * with_halo);
-  const auto dst_alignment =
-      static_cast<int32_t>(tile->halo > 0 ? sector_bytes : lowest_bit(static_cast<uint64_t>(dst.bytes), dst.alignment));
+  const int32_t per_segment = vectors_per_segment_of(static_cast<int32_t>(dst_vectors_of(problem, *tile)));
   float cost = costs.copy + costs.halo * (with_halo - 1) + size_cost(costs, tile_kb);
-  cost += src_run_cost(costs, src, src.bytes * tile->dense_rows) + dst_run_cost(costs, dst_alignment, dst.bytes);
-  cost += passes_cost(problem, costs, *tile, src_rows) / tile_kb;
+  cost += src_run_cost(costs, src, int64_t{src.bytes} * tile->dense_rows);
+  cost += dst_run_cost(costs, problem, *tile, per_segment);
+  cost += passes_cost(problem, costs, *tile, src_rows, per_segment) / tile_kb;
 
-  // Blocks that are resident together, the bytes they keep in flight, and the last wave's idle blocks.
+  // Blocks that are resident together, and the last wave's idle blocks.
   const auto resident = static_cast<float>(resident_tiles(device, *tile, with_halo, max_resident_tiles));
-  cost += costs.few_bytes_in_flight * std::max(0.0f, 1.0f - resident * tile_kb / 64.0f);
   const float padding = padding_of(problem, *tile);
   cost += costs.padding * (padding - 1);
   const float num_tiles = padding * search.num_elements / static_cast<float>(tile->elements);
   const float waves = num_tiles / (static_cast<float>(device.num_multiprocessors) * resident);
   cost += costs.idle * idle_share(waves);
-  if (src.alignment >= vector_bytes && src_rows > 1)
-    for (int mask = swizzle_mask_of(src.bytes); mask < 7; mask = 2 * mask + 1) cost += costs.conflicts;
   tile->cost = cost;
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
   if (tile->aligned && tile_kb > 12 && !converts_bytes(problem))

@@ -209,11 +209,8 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
   params.halo_bytes = params.tile.halo * tile.dst.per_index * problem.dst_unit_bytes;
   if (const int log2_rows = log2_rows_of_word(problem.unit_bytes); log2_rows > 0)
     join_rows_of_words(log2_rows, &params);
-  int64_t vectors = tile.dst.bytes / vector_bytes;
-  if (tile.halo > 0) {
-    params.store.span_end_mask = sector_bytes - 1;
-    ++vectors;  // of either row's span: half a sector more
-  }
+  if (tile.halo > 0) params.store.span_end_mask = sector_bytes - 1;
+  const int64_t vectors = dst_vectors_of(problem, tile);
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   swizzle_rows(layout.swizzle_mask, problem.dst_unit_bytes, &params);
   params.has_plain_rows =
@@ -287,14 +284,11 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   set_table_dims(search, layout, &params.table);
   set_run_offsets(problem.dst_unit_bytes, &params, &plan->launch.shared_bytes);
   params.halo_elements = params.tile.halo * dst.per_index;
-  const bool has_halo = layout.tile.halo > 0, is_aligned = !has_halo && dst.alignment >= vector_bytes;
-  params.dst_granule = is_aligned ? vector_bytes : !has_halo && dst.bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
+  const bool has_halo = layout.tile.halo > 0;
+  params.dst_granule = static_cast<uint16_t>(dst_granule_of(layout.tile));
   if (has_halo) params.store.span_end_mask = sector_bytes - 1;
   params.dst_rows_have_ends = has_halo || !dst.fills_vectors;
-  // Do rows end as far inside a granule as they start? With a halo they do if they are whole sectors.
-  const bool fits_granules = is_aligned || (has_halo && dst.bytes % sector_bytes == 0);
-  const int64_t vectors =
-      ceil_div(dst.bytes + (fits_granules ? 0 : params.dst_granule - problem.dst_unit_bytes), vector_bytes);
+  const int64_t vectors = dst_vectors_of(problem, layout.tile);
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
   plan->launch.num_threads = general_tile_threads(layout, params);
@@ -315,6 +309,20 @@ bool build_byte_tile(const TileSearch& search, const TileLayout& layout, Permute
 }
 
 }  // namespace
+
+int32_t dst_granule_of(const Tile& tile) {
+  if (tile.halo > 0) return tile.aligned ? vector_bytes : sector_bytes;
+  if (tile.dst.alignment >= vector_bytes) return vector_bytes;
+  return tile.dst.bytes >= 4 * line_bytes ? line_bytes : sector_bytes;
+}
+
+int64_t dst_vectors_of(const PermuteProblem& problem, const Tile& tile) {
+  const Run& dst = tile.dst;
+  if (tile.aligned) return dst.bytes / vector_bytes + (tile.halo > 0 ? 1 : 0);  // half a sector more with a halo
+  // Do rows end as far inside a granule as they start? With a halo they do if they are whole sectors.
+  const bool fits_granules = tile.halo > 0 ? dst.bytes % sector_bytes == 0 : dst.alignment >= vector_bytes;
+  return ceil_div(dst.bytes + (fits_granules ? 0 : dst_granule_of(tile) - problem.dst_unit_bytes), vector_bytes);
+}
 
 int32_t vectors_per_segment_of(int32_t vectors) {
   const int32_t segments = static_cast<int32_t>(ceil_div(vectors, line_vectors));

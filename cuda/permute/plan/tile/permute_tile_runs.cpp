@@ -6,7 +6,6 @@ namespace flowk::permute {
 namespace {
 
 // Not measured.
-constexpr int64_t max_whole_run_bytes = 24 * 1024;
 constexpr int32_t target_run_bytes[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384, 24576};
 
 }  // namespace
@@ -83,7 +82,7 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chai
       ++chain->num_choices;
     }
     inner_bytes *= extent;
-    if (inner_bytes > max_whole_run_bytes || chain->num_choices == max_choices) return;
+    if (inner_bytes > max_tile_bytes || chain->num_choices == max_choices) return;
     set_run(problem, *chain, i + 1, 1, &chain->choices[chain->num_choices++]);
   }
 }

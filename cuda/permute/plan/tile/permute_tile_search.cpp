@@ -162,7 +162,7 @@ void make_search(const PermuteProblem& given, const Device& device, TileSearch* 
   find_choices(problem, sector_bytes - problem.dst_unit_bytes, &search->dst);
 }
 
-constexpr AllTileCosts tuned_costs = {unit_tile_costs, byte_unit_tile_costs, byte_tile_costs};
+constexpr AllTileCosts tuned_costs = {unit_tile_costs, byte_unit_tile_costs, converted_tile_costs, byte_tile_costs};
 
 bool make_tile(const TileSearch& search, int src_choice, int dst_choice, Tile* tile,
                const AllTileCosts& costs = tuned_costs) {
@@ -232,7 +232,8 @@ std::vector<float> tile_terms(const PermuteProblem& problem, const Device& devic
   if (make_tile(search, src_choice, dst_choice, &tile) && tile.is_byte_tile)
     add_terms(ByteTileCosts{}, [](const ByteTileCosts& costs, AllTileCosts* all) { all->byte_tile = costs; });
   else
-    add_terms(TileCosts{}, [](const TileCosts& costs, AllTileCosts* all) { all->units = all->byte_units = costs; });
+    add_terms(TileCosts{},
+              [](const TileCosts& costs, AllTileCosts* all) { all->units = all->byte_units = all->converted = costs; });
   return terms;
 }
 
