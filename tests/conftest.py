@@ -82,7 +82,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("campaign", "random calls of every function: tests/python/campaign")
-    group.addoption("--campaign", type=int, default=3000, metavar="N", help="the number of cases (default: 3000)")
+    group.addoption("--campaign", type=int, default=9000, metavar="N", help="the number of cases (default: 9000)")
     group.addoption("--campaign-seed", type=int, default=0, metavar="SEED", help="of the first search (default: 0)")
     parser.addoption("--part", default="1/1", metavar="I/N", help="only every N-th test, from the I-th on")
     parser.addoption(

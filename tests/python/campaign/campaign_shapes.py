@@ -22,13 +22,14 @@ def generator(r: random.Random) -> np.random.Generator:
 
 
 def shape(r: random.Random, min_rank: int = 0, max_rank: int = 32, room: int = 0) -> tuple[int, ...]:
-    """Extents with a product of at most `room`; mostly of ranks up to 6, now and then with an extent of 0."""
+    """Extents with a product of at most `room`: mostly of ranks up to 6, one in ten of any rank, now and then with an
+    extent of 0."""
     room = room or r.choice((30, 300, 300, 3000, 3000, 3000, 12000, 60000))
     has_round_extents = chance(r, 35)  # whole vectors and tiles, as most programs have them
     rank = r.randrange(max(min_rank, 1), min(max_rank, 6) + 1)
     if chance(r, 3):
         rank = min_rank
-    elif chance(r, 4):
+    elif chance(r, 10):
         rank = r.randrange(min_rank, max_rank + 1)
     extents = []
     for _ in range(rank):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The elementwise functions against NumPy: every row, every type, every conversion, drawn calls, explain."""
+"""The elementwise functions against NumPy: every row, every type, every conversion, explain."""
 
 from __future__ import annotations
 
@@ -23,10 +23,6 @@ from elementwise_cases import (
     tolerance,
     values_for,
 )
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
-from library_under_test import MARGIN_BYTES, THREAD_ORDERS
-from permute_cases import Layout, layout
 
 import pyflowk
 from pyflowk._arrays.dtypes import number_type
@@ -195,109 +191,6 @@ def test_integers_wrap_and_divide_at_their_bounds(arrays: Any, call: Call, dtype
     if call.op == TernaryOp.WHERE:
         operands[0] = operands[0] > 0
     check(call, operands, arrays.fetch(call(*map(arrays.put, operands))))
-
-
-# ---- shapes and strides ---------------------------------------------------------------------------------------------
-
-
-def in_memory(arrays: Any, where: Layout, values: np.ndarray, lead_bytes: int = 0) -> tuple[Any, np.ndarray, Any]:
-    """(the array on the device, the bytes around it on the host, how to view those) of `values` laid out as `where`."""
-    num_bytes = values.dtype.itemsize
-    memory = np.full(2 * MARGIN_BYTES + lead_bytes + where.size * num_bytes, CANARY, np.uint8)
-    offset = MARGIN_BYTES + lead_bytes + where.first * num_bytes
-    strides = tuple(stride * num_bytes for stride in where.strides)
-    np.ndarray(values.shape, values.dtype, memory, offset, strides)[...] = values
-    device = arrays.put(memory)
-    return arrays.view(device, offset, values.shape, strides, values.dtype), memory, (device, offset, strides)
-
-
-@st.composite
-def layouts(draw: st.DrawFn, shape: tuple[int, ...], repeatable: bool) -> Layout:
-    dimensions = range(len(shape))
-    some = st.sets(st.sampled_from(dimensions)) if shape else st.just(set())
-    stepped = draw(st.sets(st.sampled_from(dimensions), max_size=2)) if shape else set()
-    return layout(
-        shape,
-        order=draw(st.one_of(st.just(dimensions), st.permutations(dimensions))),
-        steps=[2 if d in stepped else 1 for d in dimensions],
-        pads=draw(st.lists(st.integers(0, 2), min_size=len(shape), max_size=len(shape)))
-        if draw(st.booleans())
-        else None,
-        backward=draw(some),
-        repeated=draw(some) if repeatable and draw(st.booleans()) else (),
-    )
-
-
-@st.composite
-def broadcast_shapes(draw: st.DrawFn, count: int) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """A shape, and `count` that broadcast to it."""
-    rank = draw(st.integers(0, 5))
-    shape: list[int] = []
-    room = 4000
-    for _ in range(rank):
-        extent = draw(st.integers(0 if draw(st.integers(0, 30)) == 0 else 1, max(1, min(room, 90))))
-        shape.append(extent)
-        room //= max(extent, 1)
-    shape = list(draw(st.permutations(shape)))
-    operands = []
-    for _ in range(count):
-        ones = draw(st.sets(st.sampled_from(range(rank)))) if rank and draw(st.booleans()) else set()
-        lead = draw(st.integers(0, rank)) if draw(st.integers(0, 3)) == 0 else 0
-        operands.append(tuple(1 if d in ones else extent for d, extent in enumerate(shape))[lead:])
-    return tuple(shape), operands
-
-
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-
-
-@settings(unhurried, max_examples=500)
-@given(data=st.data(), order=st.sampled_from(THREAD_ORDERS))
-def test_any_call_is_right(arrays: Any, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, order: str) -> None:
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", order)
-    call = data.draw(st.sampled_from(EVERY_CALL))
-    accepted = accepted_types(call)
-    dtypes = [data.draw(st.sampled_from(accepted)) for _ in range(call.num_operands)]
-    if not data.draw(st.booleans()):  # mostly one type: the kernels' own ways, without a conversion
-        dtypes = [dtypes[0]] * call.num_operands
-    if call.op == TernaryOp.WHERE:
-        dtypes[0] = BOOL
-    common = common_type([number_type(dtype, "x") for dtype in dtypes[call.op == TernaryOp.WHERE :]])
-    assume(numpy_type(common) in accepted)  # int64 with uint64 comes to float64
-    shape, shapes = data.draw(broadcast_shapes(call.num_operands))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    hosts, operands, memories = [], [], []
-    for index, (own, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
-        where = data.draw(layouts(own, repeatable=True))
-        values = values_for(call, index, own, dtype, rng)
-        for dimension, stride in enumerate(where.strides):
-            if stride == 0:  # all indices show one element
-                values = np.broadcast_to(np.take(values, [0], dimension), own) if own[dimension] else values
-        lead = data.draw(st.integers(0, 16)) * dtype.itemsize
-        array, memory, view = in_memory(arrays, where, values, lead)
-        hosts.append(values)
-        operands.append(array)
-        memories.append((memory, view[0]))
-    _, _, result_type = resolution_of(call, hosts)
-    if data.draw(st.booleans()):
-        actual = arrays.fetch(call(*operands))
-        assert actual.dtype == result_type
-        assert actual.shape == np.broadcast_shapes(*shapes)
-        check(call, [np.broadcast_to(host, actual.shape) for host in hosts], actual)
-    else:
-        narrow = [d for d in FLOAT_DTYPES if d != np.float64]
-        is_free = result_type in narrow and OPERATIONS[call.op].result == "SAME"
-        out_type = data.draw(st.sampled_from(narrow)) if is_free else result_type
-        where = data.draw(layouts(shape, repeatable=False))
-        lead = data.draw(st.integers(0, 16)) * out_type.itemsize
-        out, memory, (device, offset, strides) = in_memory(arrays, where, np.zeros(shape, out_type), lead)
-        assert call(*operands, out=out) is out
-        after = arrays.fetch(device)
-        actual = np.ndarray(shape, out_type, after, offset, strides).copy()
-        check(call, [np.broadcast_to(host, shape) for host in hosts], actual)
-        np.ndarray(shape, out_type, after, offset, strides)[...] = np.zeros(shape, out_type)
-        np.testing.assert_array_equal(after, memory)
-    for memory, device in memories:
-        np.testing.assert_array_equal(arrays.fetch(device), memory)
 
 
 # ---- explain --------------------------------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from library_under_test import MARGIN_BYTES, THREAD_ORDERS
+from library_under_test import MARGIN_BYTES
 from permute_cases import CASES, DTYPES, MECHANISMS, TABLE_CASES, Layout, PermuteCase, index_valued, layout
 from source_tree import ROOT
 
@@ -114,68 +112,6 @@ def test_every_permutation_of_ranks_1_to_5_is_right(
     for axes in itertools.permutations(range(len(extents))):
         out_shape = tuple(extents[axis] for axis in axes)
         check_permute(arrays, extents, axes, dtype, layout(extents), layout(out_shape))
-
-
-@st.composite
-def permute_calls(draw: st.DrawFn, ranks: st.SearchStrategy[int], max_elements: int) -> dict[str, Any]:
-    """Any call that flowk.h allows, of bounded size."""
-    rank = draw(ranks)
-    extents: list[int] = []
-    room = max_elements
-    for _ in range(rank):
-        extent = draw(st.integers(0 if draw(st.integers(0, 30)) == 0 else 1, max(1, min(room, 150))))
-        extents.append(extent)
-        room //= max(extent, 1)
-    shape = tuple(draw(st.permutations(extents)))
-    axes = tuple(draw(st.permutations(range(rank))))
-    dtype = draw(st.sampled_from(DTYPES))
-    alignment = np.dtype(dtype).alignment
-
-    def draw_layout(extents: tuple[int, ...], repeatable: bool) -> Layout:
-        dimensions = range(rank)
-        some = st.sets(st.sampled_from(dimensions)) if rank else st.just(set())
-        # Steps multiply: few of them, or memory runs out.
-        stepped = draw(st.sets(st.sampled_from(dimensions), max_size=2)) if rank else set()
-        return layout(
-            extents,
-            order=draw(st.one_of(st.just(dimensions), st.permutations(dimensions))),
-            steps=[2 if d in stepped else 1 for d in dimensions],
-            pads=draw(st.lists(st.integers(0, 2), min_size=rank, max_size=rank)) if draw(st.booleans()) else None,
-            backward=draw(some),
-            repeated=draw(some) if repeatable and draw(st.booleans()) else (),
-        )
-
-    return {
-        "shape": shape,
-        "axes": axes,
-        "dtype": dtype,
-        "src": draw_layout(shape, True),
-        "dst": draw_layout(tuple(shape[axis] for axis in axes), False),
-        "src_lead_bytes": draw(st.integers(0, 16)) * alignment,
-        "dst_lead_bytes": draw(st.integers(0, 16)) * alignment,
-    }
-
-
-any_order = st.sampled_from(THREAD_ORDERS)
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-
-
-@settings(unhurried, max_examples=1500)
-@given(call=permute_calls(st.integers(0, 8), 20000), order=any_order)
-def test_any_strided_permutation_to_rank_8_is_right(
-    arrays: Any, monkeypatch: pytest.MonkeyPatch, call: dict[str, Any], order: str
-) -> None:
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", order)
-    check_permute(arrays, **call)
-
-
-@settings(unhurried, max_examples=300)
-@given(call=permute_calls(st.just(20), 20000), order=any_order)
-def test_any_strided_permutation_of_rank_20_is_right(
-    arrays: Any, monkeypatch: pytest.MonkeyPatch, call: dict[str, Any], order: str
-) -> None:
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", order)
-    check_permute(arrays, **call)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (2, 33, 31), (2, 3, 16, 17), (2, 0, 3)], ids=str)

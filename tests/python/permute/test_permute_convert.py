@@ -10,11 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from permute_cases import EVERY_TYPE_CASES, ONE_TYPE_CASES, Layout, PermuteCase, layout
 from permute_convert_cases import CONVERTIBLE, PAIRS, converted, dtype_of, values_of
-from test_permute import any_order, assert_same_bytes, buffer_for, permute_calls, unhurried
+from test_permute import assert_same_bytes, buffer_for
 
 import pyflowk
 from pyflowk import DType, Status
@@ -154,26 +152,6 @@ def test_every_permutation_of_ranks_2_to_4_is_right(
     for axes in itertools.permutations(range(len(extents))):
         out_shape = tuple(extents[axis] for axis in axes)
         check_convert(arrays, extents, axes, types, layout(extents), layout(out_shape))
-
-
-@unhurried
-@given(
-    call=permute_calls(st.integers(0, 6), 8000),
-    types=st.sampled_from(PAIRS),
-    scale=st.sampled_from([1.0, 1 / 255, -3.0]),
-    order=any_order,
-)
-def test_any_strided_permutation_is_right(
-    arrays: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    call: dict[str, Any],
-    types: tuple[str, str],
-    scale: float,
-    order: str,
-) -> None:
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", order)
-    leads = [call[f"{side}_lead_bytes"] // np.dtype(call["dtype"]).alignment for side in ("src", "dst")]
-    check_convert(arrays, call["shape"], call["axes"], types, call["src"], call["dst"], *leads, scale)
 
 
 # ---- what only moves bits -------------------------------------------------------------------------------------------

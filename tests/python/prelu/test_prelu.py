@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from library_under_test import THREAD_ORDERS
 from prelu_calls import Placed, bits, check_backward, check_forward
 from prelu_cases import CASES, CODES, DTYPES, EMPTY_SHAPES, TABLE, PreluCase, dalpha_bound, data_of, make_data
 from source_tree import ROOT
@@ -47,49 +44,6 @@ def test_every_portable_kernel_is_reached_by_a_row_of_the_table(arrays: Any) -> 
         planned.add(text.partition(":")[0])
         assert pyflowk.explain("prelu", x.array, alpha.array, case.channel_axis).startswith("forward: ")
     assert kernels - {"no_elements"} <= planned
-
-
-@st.composite
-def prelu_calls(draw: st.DrawFn) -> tuple[PreluCase, int]:
-    """Any call that flowk.h allows, of bounded size, and a seed for its values."""
-    rank = draw(st.integers(1, 5))
-    room, extents = 20000, []
-    for _ in range(rank):
-        extent = draw(st.one_of(st.integers(1, max(1, min(room, 12))), st.integers(1, max(1, min(room, 700)))))
-        extents.append(extent)
-        room //= extent
-    shape = tuple(draw(st.permutations(extents)))
-    dtype = draw(st.sampled_from(sorted(DTYPES)))
-    narrow = DTYPES[dtype].itemsize == 2
-    per_vector = 16 // DTYPES[dtype].itemsize
-    lead = st.integers(0, per_vector - 1)
-    leads = draw(st.one_of(st.just((0, 0, 0)), lead.map(lambda n: (n, n, n)), st.tuples(lead, lead, lead)))
-    case = PreluCase(
-        shape,
-        draw(st.integers(-rank, rank - 1)),
-        dtype,
-        "drawn",
-        "float32" if narrow and draw(st.booleans()) else "",
-        draw(st.integers(0, 4)) == 0,
-        tuple(draw(st.permutations(range(rank)))) if draw(st.booleans()) else (),
-        leads,
-    )
-    return case, draw(st.integers(0, 2**32 - 1))
-
-
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-
-
-@settings(unhurried, max_examples=600)
-@given(call=prelu_calls(), order=st.sampled_from(THREAD_ORDERS))
-def test_any_shape_type_channel_axis_and_alignment_is_right(
-    arrays: Any, monkeypatch: pytest.MonkeyPatch, call: tuple[PreluCase, int], order: str
-) -> None:
-    monkeypatch.setenv("FLOWK_SIMT_THREAD_ORDER", order)
-    case, seed = call
-    data = make_data(case, seed)
-    check_forward(arrays, case, data)
-    check_backward(arrays, case, data)
 
 
 def assert_same_values(actual: np.ndarray, expected: np.ndarray) -> None:
