@@ -27,6 +27,7 @@ from ._operators.permute_axes import (moveaxis, swapaxes, transpose)
 from ._operators.permute_many import (permute_many)
 from ._operators.prelu import (prelu, prelu_backward, prelu_backward_workspace_bytes)
 from ._operators.softmax import (log_softmax, masked_softmax, masked_softmax_backward, softmax)
+from ._operators.softmax_merge import (softmax_merge)
 from ._tuning import (Tuning, load_plans, save_plans, tune)
 from ._elementwise.functions import abs as absolute
 from ._elementwise.functions import acos as arccos
@@ -71,5 +72,6 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "pow", "power", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu",
         "relu_backward", "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid",
         "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax",
-        "softplus", "softplus_backward", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims", "synchronize",
-        "tan", "tanh", "tanh_backward", "transpose", "true_divide", "trunc", "trunc_divide", "tune", "where", "zeros"]
+        "softmax_merge", "softplus", "softplus_backward", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims",
+        "synchronize", "tan", "tanh", "tanh_backward", "transpose", "true_divide", "trunc", "trunc_divide", "tune",
+        "where", "zeros"]

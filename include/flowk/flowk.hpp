@@ -139,6 +139,12 @@ FLOWK_FUNCTION_(masked_softmax_backward, (class G, class Y, class X),
                  bool log_softmax = false),
                 detail::masked_softmax_backward(stream, dy, y, dx, mask, scale, log_softmax))
 
+/** Merges the softmax of two sets of columns into that of both: y1, y2 and y have one shape and are contiguous; a row
+ * of the last dimension has one number of lse1, lse2 and lse. */
+FLOWK_FUNCTION_(softmax_merge, (class Y1, class Y2, class Y, class A),
+                (const Y1 &y1, const A *lse1, const Y2 &y2, const A *lse2, const Y &y, A *lse),
+                detail::softmax_merge(stream, y1, lse1, y2, lse2, y, lse))
+
 #undef FLOWK_FUNCTION_
 #undef FLOWK_LIST_
 

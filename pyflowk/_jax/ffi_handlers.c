@@ -256,6 +256,27 @@ static flowk_status masked_softmax_backward(Call *call) {
                                                     &softmax.mask, (int32_t)softmax.log, call->stream);
 }
 
+/* y1, lse1, y2, lse2 -> y, lse. */
+static flowk_status softmax_merge(Call *call) {
+  if (!read_arrays(call, 4, 2)) return NOT_CALLED;
+  const Tensor *y1 = &call->arguments[0], *lse1 = y1 + 1, *y2 = y1 + 2, *lse2 = y1 + 3;
+  const Tensor *y = &call->results[0], *lse = y + 1;
+  if (y1->rank < 1) return fail(call, "y1 has no dimensions, must have >= 1"), NOT_CALLED;
+  if (!has_dims(call, "y2", y2, y1) || !has_dims(call, "y", y, y1) || !has_rows(call, "lse1", lse1, y1, 0) ||
+      !has_rows(call, "lse2", lse2, y1, 0) || !has_rows(call, "lse", lse, y1, 0)) {
+    return NOT_CALLED;
+  }
+  flowk_dtype wide = y1->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  if (y2->dtype != y1->dtype || y->dtype != y1->dtype) return fail(call, "y2 is of another type than y1"), NOT_CALLED;
+  if (lse1->dtype != wide || lse2->dtype != wide || lse->dtype != wide) {
+    return fail(call, "lse1, lse2 and lse must be float32, or float64 with y1"), NOT_CALLED;
+  }
+  int64_t rows = 1;
+  for (int32_t d = 0; d < lse1->rank; ++d) rows *= lse1->dims[d];
+  return call->flowk->flowk_softmax_merge(y1->data, lse1->data, y2->data, lse2->data, y->data, lse->data, rows,
+                                          y1->dims[y1->rank - 1], y1->dtype, call->stream);
+}
+
 /* Attribute options is a flowk_cross_entropy_options. */
 static bool read_cross_entropy(Call *call, flowk_cross_entropy_options *options) {
   const int64_t *words = read_array(call, "options", FFI_S64, sizeof(*options) / sizeof(*words));
@@ -388,6 +409,7 @@ FLOWK_JAX_HANDLER(prelu, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(prelu_backward, 0)
 FLOWK_JAX_HANDLER(masked_softmax, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(masked_softmax_backward, FFI_COMMAND_BUFFER_COMPATIBLE)
+FLOWK_JAX_HANDLER(softmax_merge, FFI_COMMAND_BUFFER_COMPATIBLE)
 /* As prelu_backward. */
 FLOWK_JAX_HANDLER(cross_entropy, 0)
 FLOWK_JAX_HANDLER(cross_entropy_backward, FFI_COMMAND_BUFFER_COMPATIBLE)

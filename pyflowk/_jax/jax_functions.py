@@ -16,7 +16,7 @@ from .._elementwise import requests
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
-from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax
+from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax, jax_softmax_merge
 from .jax_elementwise import apply, apply_request, cast_to, parameter
 from .jax_types import require_static
 
@@ -31,8 +31,8 @@ __all__ = ["abs", "acos", "acosh", "add", "add_multiply", "asin", "asinh", "atan
         "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "multiply",
         "negative", "not_equal", "permute", "pow", "prelu", "prelu_backward", "reciprocal", "relu", "relu_backward",
         "remainder", "round", "rsqrt", "scale", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu",
-        "silu_backward", "silu_mul", "sin", "sinh", "softmax", "softplus", "softplus_backward", "sqrt", "square",
-        "subtract", "tan", "tanh", "tanh_backward", "trunc", "trunc_divide", "where"]
+        "silu_backward", "silu_mul", "sin", "sinh", "softmax", "softmax_merge", "softplus", "softplus_backward", "sqrt",
+        "square", "subtract", "tan", "tanh", "tanh_backward", "trunc", "trunc_divide", "where"]
 # fmt: on
 
 
@@ -639,6 +639,14 @@ def masked_softmax_backward(
         batch_invariant=batch_invariant,
         dtype=dtype,
     )
+
+
+def softmax_merge(y1: ArrayLike, lse1: ArrayLike, y2: ArrayLike, lse2: ArrayLike) -> tuple[Array, Array]:
+    """Merges results of a softmax over two sets of columns into those over both.
+
+    As `pyflowk.softmax_merge`. All four have gradients.
+    """
+    return eager.call(jax_softmax_merge.softmax_merge, (y1, lse1, y2, lse2))
 
 
 def cross_entropy(

@@ -83,6 +83,12 @@ OPERATORS = {
         jax=dict.fromkeys(("sinks", "lse", "return_dsinks")),  # jax.grad has the gradient of the sinks
         jax_text="`scale` is a number.",
     ),
+    "softmax_merge": Operator(
+        "_operators.softmax_merge",
+        ("flowk_softmax_merge",),
+        {"y": "out", "lse": "lse_out", "rows": "lse1.size", "columns": "y1.shape[-1]"},
+        jax_text="All four have gradients.",
+    ),
     "cross_entropy": Operator(
         "_operators.cross_entropy",
         ("flowk_cross_entropy",),

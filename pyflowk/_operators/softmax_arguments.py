@@ -37,6 +37,7 @@ PER_ROW = ("sinks", "row_scale")  # which broadcast to x's shape without the las
 CONTIGUOUS = ("dlse", "lse")  # of one value per row
 MEMBERS = {**OF_MASK, "scores": "x", "dlse": "dlse", "lse": "lse"}  # with those of its gradient
 OF_GRADIENT = ("dlse", "lengths", "scores", "sinks", "lse", "row_scale")  # of masked_softmax_backward after y
+MERGED = ("y1", "lse1", "y2", "lse2")  # the arrays of softmax_merge
 _BYTES = (DType.BOOL, DType.UINT8)
 _INTEGERS = (DType.INT32, DType.INT64)
 
@@ -293,6 +294,21 @@ def check_gradient(options: Options, given: Iterable[str]) -> None:
     for name, option in needs:
         if name not in given:
             raise TypeError(f"{name} is missing: {option} needs it")
+
+
+def check_merge(y1: tuple[Any, ...], lse1: tuple[Any, ...], y2: tuple[Any, ...], lse2: tuple[Any, ...]) -> DType:
+    """The type of y1, from (shape, dtype) of each array. ValueError or TypeError if they do not fit together."""
+    shape, dtype = y1
+    code = float_type(dtype, "y1")
+    if not shape:
+        raise ValueError("y1 has no dimensions, must have >= 1")
+    if tuple(y2[0]) != tuple(shape):
+        raise ValueError(f"y2 has shape {tuple(y2[0])}, must be {tuple(shape)} as y1")
+    if float_type(y2[1], "y2") != code:
+        raise TypeError(f"y2 has dtype {y2[1]}, must be {dtype} as y1")
+    for name, one in (("lse1", lse1), ("lse2", lse2)):
+        check_per_row(name, one[0], one[1], tuple(shape[:-1]), result_type(code))
+    return code
 
 
 def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> dict[int, tuple[str, Geometry]]:

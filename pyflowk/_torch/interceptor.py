@@ -239,6 +239,10 @@ def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values:
     return call(name, (dy, y), keywords)
 
 
+def _softmax_merge(call: Call, inputs: tuple[Any, ...], options: None, values: tuple[()]) -> Any:
+    return call("softmax_merge", inputs)
+
+
 def _cross_entropy(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:
     numbers, needs_entropy = options
     return call("cross_entropy", inputs, {**_numbers(numbers), "entropy": needs_entropy})
@@ -276,4 +280,5 @@ _OPERATORS: dict[str, Callable[[Call, tuple[Any, ...], Any, tuple[Any, ...]], An
     "softmax": _softmax,
     "softmax_along": _softmax_along,
     "softmax_backward": _softmax_backward,
+    "softmax_merge": _softmax_merge,
 }

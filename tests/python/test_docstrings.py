@@ -16,7 +16,7 @@ OF_NUMPY = {
     *("permute", "batch_transpose", "transpose", "swapaxes", "moveaxis", "permute_many", "cast"),
     *("add", "add_multiply", "fma", "scale", "where", "clip"),
     *("relu", "gelu", "silu_mul", "leaky_relu", "prelu", "prelu_backward"),
-    *("softmax", "log_softmax", "masked_softmax", "masked_softmax_backward"),
+    *("softmax", "log_softmax", "masked_softmax", "masked_softmax_backward", "softmax_merge"),
     *("cross_entropy", "explain", "prepare", "tune"),
 }
 ON_A_GPU = {"ElementwiseKernel", "asarray", "empty"}

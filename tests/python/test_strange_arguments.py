@@ -98,6 +98,7 @@ def test_a_strange_argument_is_taken_or_refused_by_name(function: str) -> None:
     good = {"xs": [x], "axes": (1, 0), "shape": 3, "dtype": "float16", "a": 2.0, "alpha": alpha, "min": 0.0}
     good |= {"value": 1.0, "axis1": 0, "axis2": 1, "source": 0, "destination": 1}
     good |= {"targets": np.ones(3, np.int64), "lse": np.ones(3, np.float32), "dloss": np.ones(3, np.float32)}
+    good |= {name: good["lse"] for name in ("lse1", "lse2")}
     good |= {"vocab_start": 0, "vocab_size": 4, "partials": np.ones((1, 3, 5), np.float32)}
     call = getattr(pyflowk, function)
     parameters = {

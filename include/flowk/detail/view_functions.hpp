@@ -289,6 +289,20 @@ template <class To, class X, class Y>
   });
 }
 
+template <class To, class Y1, class Y2, class Y, class A>
+[[gnu::always_inline]] inline status softmax_merge(To to, const Y1 &y1, const A *lse1, const Y2 &y2, const A *lse2,
+                                                   const Y &y, A *lse) noexcept {
+  check_same_type<Y1, Y>();
+  check_same_type<Y2, Y>();
+  const int32_t last = y1.rank() - 1;
+  if (last < 0) return check_rank("y1", y1, 1);
+  if (const status bad = check_contiguous("y1", y1); !bad) return bad;
+  if (const status bad = check_like("y2", y2, y1); !bad) return bad;
+  if (const status bad = check_like("y", y, y1); !bad) return bad;
+  return call_softmax_merge(to, y1.data(), lse1, y2.data(), lse2, y.data(), lse, y1.product(0, last), y1.shape()[last],
+                            y1.dtype);
+}
+
 template <class To, class G, class Y, class X>
 [[gnu::always_inline]] inline status masked_softmax_backward(To to, const G &dy, const Y &y, const X &dx,
                                                              const softmax_mask &mask, double scale,

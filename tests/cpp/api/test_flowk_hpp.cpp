@@ -280,6 +280,20 @@ TEST(softmax_masks_broadcast) {
   CHECK(!flowk::masked_softmax(std::nothrow, scores, view{y.data(), {3}}));
 }
 
+TEST(two_softmaxes_merge) {
+  const std::vector<float> y1 = {1, 2, 3, 4}, y2 = {5, 6, 7, 8}, lse1 = {0, -INFINITY}, lse2 = {std::log(3.0f), 2};
+  std::vector<float> y(4), lse(2);
+  const view one{y1.data(), {2, 2}}, two{y2.data(), {2, 2}};
+  const view out{y.data(), {2, 2}};
+  flowk::softmax_merge(one, lse1.data(), two, lse2.data(), out, lse.data());
+  CHECK(std::fabs(y[0] - 4) < 1e-6f && std::fabs(y[1] - 5) < 1e-6f && y[2] == 7 && y[3] == 8);
+  CHECK(std::fabs(lse[0] - std::log(4.0f)) < 1e-6f && lse[1] == 2);
+  CHECK(has(flowk::softmax_merge(flowk::explain, one, lse1.data(), two, lse2.data(), out, lse.data()), "merge_rows"));
+  CHECK(!flowk::softmax_merge(std::nothrow, one, lse1.data(), view{y2.data(), {4}}, lse2.data(), out, lse.data()));
+  flowk::masked_softmax(one, out, flowk::softmax_mask().batch_invariant());
+  CHECK(std::fabs(y[0] - 1 / (1 + std::exp(1.0f))) < 1e-6f);
+}
+
 TEST(a_plan_of_any_length_is_whole) {
   const std::string wanted(5000, 'x');
   CHECK(flowk::detail::explained([&](flowk::detail::Text to) {

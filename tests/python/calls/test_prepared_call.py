@@ -23,7 +23,7 @@ ALPHA, ROW = np.linspace(0.1, 0.6, 6, dtype=np.float32), X[0] - 0.5
 NUMBERS = (2.0, 0.5)
 # The arguments of a call of every function that is not on operands alone, and the names of its arrays.
 TARGETS, LSE = np.zeros(X.shape[:-1], np.int64), np.ones(X.shape[:-1], np.float32)
-OF_SEVERAL_RESULTS = {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge"}
+OF_SEVERAL_RESULTS = {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge", "softmax_merge"}
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("permute", (X, (1, 0)), {}, "x out"),
     ("permute", (X, (1, 0)), {"dtype": "float16", "scale": 0.5}, "x out"),

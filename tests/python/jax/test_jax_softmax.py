@@ -247,3 +247,26 @@ def test_the_log_sum_exp_and_its_derivatives(log: bool) -> None:
     assert rows.shape == ()
     one = flowk_jax.masked_softmax_backward(dy[0, 0, 0], own[0][0, 0, 0], dlse=jnp.float32(1.0))
     assert one.shape == X.shape[-1:]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_softmax_merge(dtype: str) -> None:
+    with x64():
+        wide = "float64" if dtype == "float64" else "float32"
+        y1, y2 = RNG.normal(size=(2, 2, 3, 5)).astype(dtype)
+        lse1, lse2 = (4 * RNG.normal(size=(2, 2, 3))).astype(wide)
+        y, lse = jax.jit(flowk_jax.softmax_merge)(y1, lse1, y2, lse2)
+        weights = jnp.exp(jnp.stack([lse1, lse2]).astype("float64") - jnp.logaddexp(lse1, lse2).astype("float64"))
+        expected = weights[0][..., None] * y1.astype("float64") + weights[1][..., None] * y2.astype("float64")
+        assert y.dtype == dtype and lse.dtype == wide
+        assert_close(y.astype("float64"), expected, 16 * float(jnp.finfo(dtype).eps))
+        of_rows = jax.vmap(flowk_jax.softmax_merge, in_axes=(1, 1, None, None))(y1, lse1, y2[:, 0], lse2[:, 0])
+        assert_close(of_rows[0][0], flowk_jax.softmax_merge(y1[:, 0], lse1[:, 0], y2[:, 0], lse2[:, 0])[0], 1e-3)
+        if dtype == "float64":
+            check_grads(flowk_jax.softmax_merge, (y1, lse1, y2, lse2), 2)
+            masked = lse1.copy()
+            masked[0, 0], masked[0, 1], lse2[0, 0], lse2[1, 1] = [-np.inf] * 4
+            grads = jax.grad(lambda *given: flowk_jax.softmax_merge(*given)[0].sum(), (0, 1, 2, 3))(
+                y1, masked, y2, lse2
+            )
+            assert all(bool(jnp.isfinite(one).all()) for one in grads)

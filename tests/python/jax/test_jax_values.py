@@ -32,7 +32,7 @@ def test_every_public_function_has_its_form_for_jax() -> None:
     functions = {name for name in pyflowk._MODULE_OF if inspect.isfunction(getattr(pyflowk, name))} - {*NOT_FOR_JAX}
     assert functions == set(flowk_jax.__all__) - {"CUSTOM_CALLS"}
     others = {"permute", "batch_transpose", "prelu", "prelu_backward"}
-    others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax"}
+    others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax", "softmax_merge"}
     others |= {"transpose", "swapaxes", "moveaxis", "permute_many", "positive"}
     others |= {"cross_entropy", "cross_entropy_backward"}
     assert functions == set(ELEMENTWISE) | others

@@ -263,7 +263,7 @@ def test_binary_operators_take_numbers() -> None:
 def test_out(device: str, number: int) -> None:
     call = call_of(device, number)
     two = ("masked_softmax_with_lse", "masked_softmax_backward_with_dsinks")
-    if call.name in ("prelu_backward", "cross_entropy", *two):  # which have several results
+    if call.name in ("prelu_backward", "cross_entropy", "softmax_merge", *two):  # which have several results
         return
     expected = call.operator(*call.arguments, **call.options)
     out = torch.empty_strided(expected.shape, expected.stride(), dtype=expected.dtype, device=device)

@@ -147,6 +147,7 @@ def calls(device: str = "cpu") -> list[Call]:
         gradient = {**terms, "scores": n(2, 3, 5), "lse": row_lse, "scale": 0.7}
         add("masked_softmax_backward", n(2, 3, 5), y, **{**gradient, "sinks": None, "lse": None}, dlse=n(2, 3))
         add("masked_softmax_backward_with_dsinks", n(2, 3, 5), y, **gradient)
+    add("softmax_merge", n(2, 3, 5), n(2, 3), n(2, 3, 5), n(2, 3))
     targets = torch.tensor([[4, -100, 0], [1, 2, 0]], device=device)
     lse, entropy = n(2, 3, 5).logsumexp(-1), n(2, 3)
     smooth = {"label_smoothing": 0.1, "z_loss": 0.05}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of the merge of two softmaxes: check, plan, run.
+#include "api/call.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/iteration_space.h"
+#include "core/status.h"
+#include "flowk/flowk.h"
+#include "softmax/softmax_merge.h"
+
+namespace flowk::api {
+using namespace softmax;
+namespace {
+
+struct MergeArguments {
+  const void *y1, *lse1, *y2, *lse2;
+  void *y, *lse;
+  int64_t rows, columns;
+  flowk_dtype dtype;
+};
+
+Status check_merge(const MergeArguments& arguments, MergeRowsRequest* request, bool* is_empty) {
+  const auto& [y1, lse1, y2, lse2, y, lse, rows, columns, dtype] = arguments;
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, &info));
+  if (dtype != FLOWK_FLOAT16 && dtype != FLOWK_BFLOAT16 && dtype != FLOWK_FLOAT32 && dtype != FLOWK_FLOAT64)
+    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = %s, must be float16, bfloat16, float32 or float64",
+                           info.name);
+  if (rows < 0)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rows = %lld, must be >= 0", static_cast<long long>(rows));
+  if (columns < 1)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "columns = %lld, must be >= 1",
+                           static_cast<long long>(columns));
+  *is_empty = rows == 0;
+  if (*is_empty) return {};
+  const flowk_dtype wide = dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
+  const int64_t shape[] = {rows, columns};
+  const Layout of_y = layout_of(2, shape, nullptr), per_row = layout_of(1, shape, nullptr);
+  const Operand out = {"y", y, nullptr, dtype}, out_lse = {"lse", lse, nullptr, wide};
+  const Operand inputs[] = {{"y1", y1, nullptr, dtype},
+                            {"y2", y2, nullptr, dtype},
+                            {"lse1", lse1, nullptr, wide},
+                            {"lse2", lse2, nullptr, wide}};
+  const auto check = [](const Operand& operand, const Layout& layout) -> Status {
+    const DtypeInfo element = dtype_info(operand.dtype);
+    FLOWK_RETURN_IF_ERROR(check_size(operand.name, layout, element.element_bytes));
+    return check_pointer(operand.name, operand.pointer, element);
+  };
+  for (int i = 0; i < 4; ++i) FLOWK_RETURN_IF_ERROR(check(inputs[i], i < 2 ? of_y : per_row));
+  FLOWK_RETURN_IF_ERROR(check(out, of_y));
+  FLOWK_RETURN_IF_ERROR(check(out_lse, per_row));
+  FLOWK_RETURN_IF_ERROR(check_apart(out_lse, per_row, out, of_y));
+  for (int i = 0; i < 4; ++i) {
+    const Layout& layout = i < 2 ? of_y : per_row;
+    FLOWK_RETURN_IF_ERROR((i < 2 ? check_same_or_apart : check_apart)(inputs[i], layout, out, of_y));
+    FLOWK_RETURN_IF_ERROR(check_apart(inputs[i], layout, out_lse, per_row));
+  }
+  request->dtype = dtype;
+  request->params = {.y1 = static_cast<const unsigned char*>(y1),
+                     .y2 = static_cast<const unsigned char*>(y2),
+                     .y = static_cast<unsigned char*>(y),
+                     .lse1 = lse1,
+                     .lse2 = lse2,
+                     .lse = lse,
+                     .num_rows = rows,
+                     .columns = WideDivider(static_cast<uint64_t>(columns))};
+  return {};
+}
+
+flowk_status merge(const MergeArguments& arguments, const PlanUse& use) {
+  return check_plan_run<MergeRowsRequest>(
+      use, [&](MergeRowsRequest* request, bool* is_empty) { return check_merge(arguments, request, is_empty); },
+      [&](const MergeRowsRequest& request, const Device& device) -> Status {
+        MergeRowsPlan plan;
+        plan_softmax_merge(request, device, &plan);
+        FLOWK_RETURN_IF_ERROR(check_grid("y", plan.launch));
+        if (!use.explains) return run_softmax_merge(plan, use.stream);
+        explain_softmax_merge(plan, use.text, use.text_bytes);
+        return {};
+      });
+}
+
+}  // namespace
+}  // namespace flowk::api
+
+using namespace flowk::api;
+
+extern "C" {
+
+flowk_status flowk_softmax_merge(const void* y1, const void* lse1, const void* y2, const void* lse2, void* y, void* lse,
+                                 int64_t rows, int64_t columns, flowk_dtype dtype, flowk_stream stream) {
+  return merge({y1, lse1, y2, lse2, y, lse, rows, columns, dtype}, stream);
+}
+
+flowk_status flowk_softmax_merge_explain(const void* y1, const void* lse1, const void* y2, const void* lse2, void* y,
+                                         void* lse, int64_t rows, int64_t columns, flowk_dtype dtype, char* text,
+                                         size_t text_bytes) {
+  return merge({y1, lse1, y2, lse2, y, lse, rows, columns, dtype}, {text, text_bytes});
+}
+
+}  // extern "C"
