@@ -26,10 +26,19 @@ enum class SoftmaxKernel : int32_t {
 
 // What a kernel is compiled for, besides the interval of columns that lengths, causal and window leave of a row.
 enum class SoftmaxMask : int32_t {
-  none,   // neither of the two below
-  dense,  // a dense mask
-  bias,   // a bias, with or without a dense mask
+  none,    // neither of the three below
+  dense,   // a dense mask
+  bias,    // a bias, or a softcap or a scale per row, with or without a dense mask
+  scores,  // a softcap or a scale per row, without a dense mask or a bias
 };
+
+// Are scores computed before exponents? Else a score is x, and the scale is in the exponent.
+FLOWK_HOST_DEVICE constexpr bool has_scaled_scores(SoftmaxMask mask) {
+  return mask == SoftmaxMask::bias || mask == SoftmaxMask::scores;
+}
+FLOWK_HOST_DEVICE constexpr bool may_have_dense(SoftmaxMask mask) {
+  return mask == SoftmaxMask::dense || mask == SoftmaxMask::bias;
+}
 
 // What row_in_registers is compiled without. Each form takes all rows that a later form takes.
 enum class SoftmaxForm : int32_t {
@@ -52,7 +61,8 @@ constexpr int max_cluster_blocks = 16;
 // Element types by the bytes of an element of x, and masks: sets of bits.
 constexpr int bits_16 = 2, bits_32 = 4, bits_64 = 8, up_to_32_bits = bits_16 | bits_32, all_types = 14;
 constexpr int mask_bit(SoftmaxMask mask) { return 1 << static_cast<int>(mask); }
-constexpr int no_mask = 1, dense_mask = 2, bias_mask = 4, no_bias = no_mask | dense_mask, all_masks = 7;
+constexpr int no_mask = 1, dense_mask = 2, bias_mask = 4, score_mask = 8, no_bias = no_mask | dense_mask;
+constexpr int all_masks = no_bias | bias_mask;  // without score_mask: kernels of bias_mask take its calls
 
 // One kernel for each of its types and, if the mechanism tells masks apart, each of its masks.
 struct SoftmaxKernelRow {
@@ -72,7 +82,7 @@ struct SoftmaxKernelRow {
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
   bool sinks = true;                    // and with sinks, or their gradients
-  bool score_terms = false;             // and with a softcap or a scale per row; forward as with a bias
+  bool score_terms = false;             // and with a softcap or a scale per row
   bool by_elements = false;             // row_in_registers: rows of any alignment, by single elements
 };
 
@@ -97,6 +107,14 @@ constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask
   return (row.types & element_bytes) != 0 && (row.masks & mask_bit(mask)) != 0;
 }
 
+// What a kernel of the row is compiled for, if it takes calls with this mask and with row values: staged_rows of scores
+// takes calls without a mask, and the kernels of a bias take calls with scores alone.
+constexpr SoftmaxMask kernel_mask(const SoftmaxKernelRow& row, SoftmaxMask mask) {
+  if ((row.masks & mask_bit(mask)) != 0) return mask;
+  if (mask == SoftmaxMask::scores) return SoftmaxMask::bias;
+  return mask == SoftmaxMask::none && row.mechanism == SoftmaxKernel::staged_rows ? SoftmaxMask::scores : mask;
+}
+
 constexpr int staged_threads = 128;
 constexpr int strided_row_width = 4;
 constexpr int framed_max_threads = 256;
@@ -108,8 +126,8 @@ constexpr SoftmaxKernelRow in_registers(int types, int masks, SoftmaxForm form, 
   const int min_vectors = form == SoftmaxForm::whole ? vectors : 1;
   return {SoftmaxKernel::row_in_registers, false, types, masks, min_vectors, vectors, max_threads, blocks, form};
 }
-constexpr SoftmaxKernelRow in_registers_backward(int types, int vectors) {
-  return {SoftmaxKernel::row_in_registers, true, types, no_mask, 1, vectors};
+constexpr SoftmaxKernelRow in_registers_backward(int types, int vectors, int blocks = 0) {
+  return {SoftmaxKernel::row_in_registers, true, types, no_mask, 1, vectors, max_row_threads, blocks};
 }
 constexpr SoftmaxKernelRow converting(SoftmaxKernelRow row) {
   row.converts = true;
@@ -131,6 +149,11 @@ constexpr SoftmaxKernelRow by_elements(SoftmaxKernelRow row) {
 constexpr SoftmaxKernelRow without_row_values(SoftmaxKernelRow row) {
   row.row_values = false;
   return row;
+}
+constexpr SoftmaxKernelRow staged_with_row_values(int types, int unit_columns, int min_vectors, int max_vectors,
+                                                  int blocks = 0) {
+  return with_score_terms({SoftmaxKernel::staged_rows, false, types, score_mask, min_vectors, max_vectors,
+                           staged_threads, blocks, SoftmaxForm::any, false, unit_columns});
 }
 constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_columns, int min_vectors,
                                   int max_vectors, int blocks = 0) {
@@ -166,12 +189,16 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
     table::without_row_values(table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2)),
     table::without_row_values(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4)),
+    table::in_registers(up_to_32_bits, no_mask | bias_mask, SoftmaxForm::unfilled, 4, 2),
     table::without_row_values(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2)),
+    table::in_registers(bits_32, no_mask, SoftmaxForm::unfilled, 8, 2),
     table::without_row_values(table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
     table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 8, 2),
+    table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::unfilled, 4, 2)),
+    table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::any, 4, 2)),
     table::with_score_terms(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4)),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::any, 8, 3, 256),
@@ -179,8 +206,10 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::converting(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
     table::converting(table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16)),
     table::with_score_terms(table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8))),
-    table::in_registers_backward(up_to_32_bits, 2),
+    table::without_row_values(table::in_registers_backward(up_to_32_bits, 2)),
     table::without_row_values(table::in_registers_backward(up_to_32_bits, 4)),
+    table::with_score_terms(table::in_registers_backward(up_to_32_bits, 2)),
+    table::in_registers_backward(up_to_32_bits, 4, 2),
     table::with_score_terms(table::in_registers_backward(bits_32, 8)),
     table::converting(table::in_registers_backward(bits_16, 8)),
     // Vectors per thread in registers; the others are in shared memory.
@@ -207,6 +236,11 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_16, bias_mask, 4, 3, 6),
     table::staged(false, bits_16, bias_mask, 4, 7, 10),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
+    table::staged_with_row_values(bits_32, 1, 1, 20),
+    table::staged_with_row_values(bits_16, 4, 5, 6, 10),
+    table::staged_with_row_values(bits_16, 4, 7, 8, 8),
+    table::staged_with_row_values(bits_32, 4, 5, 6),
+    table::staged_with_row_values(bits_32, 4, 7, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 20),
     table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
@@ -244,7 +278,6 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.
-    table::with_score_terms(table::in_registers_backward(bits_16, 4)),
     table::with_score_terms({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
@@ -264,11 +297,12 @@ FLOWK_HOST_DEVICE constexpr int kernel_blocks() {
 
 // Does the row take such calls, with some number of vectors?
 constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& query) {
+  if (kernel_mask(row, query.mask) != query.mask && !query.row_values) return false;
   return row.mechanism == query.mechanism && row.backward == query.backward &&
-         takes(row, query.element_bytes, query.mask) && row.form <= query.form && row.converts == query.converts &&
-         row.unit_columns == query.unit_columns && (row.lanes == 0 || row.lanes == query.lanes) &&
-         (row.row_values || !query.row_values) && (row.sinks || !query.sinks) &&
-         (row.score_terms || !query.score_terms) && row.by_elements == query.by_elements;
+         takes(row, query.element_bytes, kernel_mask(row, query.mask)) && row.form <= query.form &&
+         row.converts == query.converts && row.unit_columns == query.unit_columns &&
+         (row.lanes == 0 || row.lanes == query.lanes) && (row.row_values || !query.row_values) &&
+         (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) && row.by_elements == query.by_elements;
 }
 
 // The index of the query's kernel; -1: there is none.

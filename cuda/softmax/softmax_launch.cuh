@@ -109,6 +109,7 @@ Status run_softmax_of(const SoftmaxPlan& plan, flowk_stream stream) {
   switch (plan.mask) {
     case SoftmaxMask::none: return launch_from_table<T, SoftmaxMask::none>(plan, stream, rows);
     case SoftmaxMask::dense: return launch_from_table<T, SoftmaxMask::dense>(plan, stream, rows);
+    case SoftmaxMask::scores: return launch_from_table<T, SoftmaxMask::scores>(plan, stream, rows);
     default: return launch_from_table<T, SoftmaxMask::bias>(plan, stream, rows);
   }
 }

@@ -81,9 +81,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     largest.take(raw[i]);
     widen_vector<T>(raw[i], values + i * width);
   }
-  const auto sum = scores_to_results<T, width>(
-      params, false, threads.max<T>(largest.largest()), [&](auto value) { return threads.sum<T>(value); },
-      [&](int j) { return frame.has(j / width); }, values);
+  const auto sum =
+      scores_to_results<T, width>(
+          params, ScoreFactor{params, false}, threads.max<T>(largest.largest()),
+          [&](auto value, float) { return threads.sum<T>(value); }, [&](int j) { return frame.has(j / width); }, values)
+          .sum;
 
   // A row with an unmasked NaN stores its columns one by one, after the whole vectors of other rows.
   const bool has_nan = sum != sum;

@@ -16,6 +16,25 @@ __device__ __forceinline__ A row_number(const SoftmaxParams& params, RowNumber w
   return *number;
 }
 
+// The numbers of a row that does exist, read together.
+template <class A>
+struct RowNumbers {
+  A sink = 0;
+  A scale = 1;
+  __device__ __forceinline__ RowNumbers(const SoftmaxParams& params, uint32_t linear, bool row_exists) {
+    const A* const sinks = reinterpret_cast<const A*>(params.extras.numbers[row_sink]);
+    const A* const scales = reinterpret_cast<const A*>(params.extras.numbers[row_scale]);
+    if ((sinks == nullptr && scales == nullptr) || !row_exists) return;
+    int64_t sink_at = 0, scale_at = 0;
+    split_index<0>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
+      sink_at += static_cast<int64_t>(index) * params.rows.numbers[d].of[row_sink];
+      scale_at += static_cast<int64_t>(index) * params.rows.numbers[d].of[row_scale];
+    });
+    if (sinks != nullptr) sink = sinks[sink_at];
+    if (scales != nullptr) scale = scales[scale_at];
+  }
+};
+
 // ---- sinks
 
 // exp() of this distance, and of its negative, is a normal number.
@@ -24,28 +43,52 @@ constexpr A max_sink_distance = sizeof(A) == 8 ? 708 : 87;
 
 // From a row's largest z = score * scale to its sink.
 template <class A>
+__device__ __forceinline__ A sink_distance(A scale, A max, A sink) {
+  return fma(-max, scale, sink);
+}
+template <class A>
 __device__ __forceinline__ A sink_distance(const SoftmaxParams& params, uint32_t linear, A scale, A max) {
   return fma(-max, scale, row_number<A>(params, row_sink, linear));
 }
 
-// Adds the row's sink, if there is one, to its sum, as if it were at most max_sink_distance above the largest z: the
-// results are then below 2^-125. A row without an unmasked column, or with a NaN, stays as it is.
+// What a sink at this distance above a row's largest z adds to the row's sum, as if the distance were at most
+// max_sink_distance: the results are then below 2^-125.
+template <class T>
+__device__ __forceinline__ RowValue<T> exponential_of_sink(ComputeType<T> distance) {
+  using A = ComputeType<T>;
+  if (distance > max_sink_distance<A>) distance = max_sink_distance<A>;
+  if constexpr (sizeof(A) == 8)
+    return exp(distance);
+  else if constexpr (is_float16<T>)
+    return exponential_of_base_2(distance * static_cast<A>(base_per_natural<T>));
+  else if (distance > 0)
+    return 1 / static_cast<double>(exponential_of_negative(-distance));
+  else
+    return static_cast<double>(exponential_of_negative(distance));
+}
+
+// Adds the row's sink, if there is one, to its sum. A row without an unmasked column, or with a NaN, stays as it is.
 template <class T>
 __device__ __forceinline__ RowPartial<T> with_sink(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
                                                    RowPartial<T> row) {
-  using A = ComputeType<T>;
   if (params.extras.numbers[row_sink] == nullptr || !(row.sum > RowValue<T>{0})) return row;
-  A distance = sink_distance(params, linear, scale, row.max);
-  if (distance > max_sink_distance<A>) distance = max_sink_distance<A>;
-  if constexpr (sizeof(A) == 8)
-    row.sum += exp(distance);
-  else if constexpr (is_float16<T>)
-    row.sum += exponential_of_base_2(distance * static_cast<A>(base_per_natural<T>));
-  else if (distance > 0)
-    row.sum += 1 / static_cast<double>(exponential_of_negative(-distance));
-  else
-    row.sum += static_cast<double>(exponential_of_negative(distance));
+  row.sum += exponential_of_sink<T>(sink_distance(params, linear, scale, row.max));
   return row;
+}
+
+// The same for a sink that was read before, and the log-sum-exp of a row with it.
+template <class T>
+__device__ __forceinline__ RowPartial<T> with_read_sink(const SoftmaxParams& params, ComputeType<T> sink,
+                                                        ComputeType<T> scale, RowPartial<T> row) {
+  if (params.extras.numbers[row_sink] == nullptr || !(row.sum > RowValue<T>{0})) return row;
+  row.sum += exponential_of_sink<T>(sink_distance(scale, row.max, sink));
+  return row;
+}
+template <class A>
+__device__ __forceinline__ A lse_with_read_sink(const SoftmaxParams& params, A sink, A scale, A max, A lse) {
+  if (params.extras.numbers[row_sink] == nullptr) return lse;
+  const bool is_far = sink_distance(scale, max, sink) > max_sink_distance<A>;
+  return lse == negative_infinity<A>() || (is_far && lse == lse) ? sink : lse;
 }
 
 // The log-sum-exp of a row with its sink. `lse` is that of its sum, which with_sink() has made. The sink is read again,
@@ -57,17 +100,21 @@ __device__ __forceinline__ A lse_with_sink(const SoftmaxParams& params, uint32_t
   return lse == negative_infinity<A>() || (is_far && lse == lse) ? row_number<A>(params, row_sink, linear) : lse;
 }
 
-// The row's part of the gradient of its sink: -exp(sink - lse) * sum, where `sum` is the gradient's sum over the row.
-// Called by one thread of the row.
+// exp(sink - lse) of a row, and the row's part of the gradient of its sink: -exp(sink - lse) * sum, where `sum` is the
+// gradient's sum over the row. Called by one thread of the row.
+template <class A>
+__device__ __forceinline__ A sink_probability(const SoftmaxParams& params, uint32_t linear) {
+  const A sink = row_number<A>(params, row_sink, linear);
+  const A lse = *row_value<A>(params, const_cast<unsigned char*>(params.extras.saved_lse), softmax_lse, linear);
+  return sink == negative_infinity<A>() ? A{0} : exponential<A>(sink - lse);
+}
+template <class A>
+__device__ __forceinline__ A* sink_gradient(const SoftmaxParams& params, uint32_t linear) {
+  return row_value<A>(params, params.extras.dsinks, softmax_lse, linear);
+}
 template <class A>
 __device__ __noinline__ void store_sink_gradient(const SoftmaxParams& params, uint32_t linear, A sum) {
-  const auto per_row = [&](const unsigned char* base) {
-    return row_value<A>(params, const_cast<unsigned char*>(base), softmax_lse, linear);
-  };
-  const A sink = row_number<A>(params, row_sink, linear);
-  const A probability =
-      sink == negative_infinity<A>() ? A{0} : exponential<A>(sink - *per_row(params.extras.saved_lse));
-  *per_row(params.extras.dsinks) = -probability * sum;
+  *sink_gradient<A>(params, linear) = -sink_probability<A>(params, linear) * sum;
 }
 
 // ---- scores
@@ -78,31 +125,98 @@ template <class T>
 struct RowScore {
   using A = ComputeType<T>;
   A scale;
-  A softcap;   // 0: none
-  A exponent;  // exp(2 * scale * x / softcap) = 2^(exponent * x)
+  A softcap;    // 0: none
+  A slope = 0;  // scale / softcap; of 16 bits the exponent's: exp(2 * scale * x / softcap) = 2^(slope * x)
 
   __device__ __forceinline__ RowScore(const SoftmaxParams& params, uint32_t linear, bool row_exists)
-      : scale(signed_scale<A>(params)), softcap(static_cast<A>(params.extras.softcap)) {
-    if (params.extras.numbers[row_scale] != nullptr && row_exists) scale *= row_number<A>(params, row_scale, linear);
-    exponent = has_softcap() ? scale * (static_cast<A>(2.8853900817779268) / softcap) : A{0};
+      : RowScore(params, params.extras.numbers[row_scale] != nullptr && row_exists
+                             ? row_number<A>(params, row_scale, linear)
+                             : A{1}) {}
+  __device__ __forceinline__ RowScore(const SoftmaxParams& params, A scale_of_row)
+      : scale(signed_scale<A>(params) * scale_of_row), softcap(static_cast<A>(params.extras.softcap)) {
+    constexpr A exponent_per_slope = static_cast<A>(is_float16<T> ? 2.8853900817779268 : 1.0);
+    if (!has_softcap()) return;
+    constexpr A largest = static_cast<A>(sizeof(A) == 8 ? 0x1p1000 : 0x1p100);  // 0 stays 0
+    slope = scale * (exponent_per_slope / softcap);
+    if (slope > largest) slope = largest;
+    if (slope < -largest) slope = -largest;
   }
   __device__ __forceinline__ bool has_softcap() const { return softcap != A{0}; }
   // The factor of a score that capped() has not been applied to, or has been.
   __device__ __forceinline__ A factor() const { return has_softcap() ? A{1} : scale; }
   __device__ __forceinline__ A capped(A x) const {
     if constexpr (sizeof(A) == 8)
-      return softcap * called_tanh(scale * x / softcap);
-    else if constexpr (is_float16<T>)  // tanh(u) = 1 - 2 / (exp(2 u) + 1)
-      return softcap - __fdividef(softcap + softcap, exponential_of_base_2(exponent * x) + 1.0f);
+      return softcap * called_tanh(slope * x);
+    else if constexpr (is_float16<T>)  // tanh(u) = 1 - 2 * complement
+      return softcap - (softcap + softcap) * complement(x);
     else
-      return softcap * tanhf(scale * x / softcap);
+      return softcap * tanhf(slope * x);
   }
   __device__ __forceinline__ A operator()(A x) const { return has_softcap() ? capped(x) : scale * x; }
   // With a softcap: dx of a column from the gradient of its z. 0 stays 0, for masked columns.
   __device__ __forceinline__ A gradient(A dz, A x) const {
-    const A t = capped(x) / softcap;
-    return dz == A{0} ? dz : dz * (scale * (1 - t * t));
+    if (dz == A{0}) return dz;
+    if constexpr (is_float16<T>) {
+      const A c = complement(x);
+      return dz * (4 * scale * (c - c * c));
+    } else if constexpr (sizeof(A) == 8) {
+      const A t = called_tanh(slope * x);
+      return dz * (scale * (1 - t * t));
+    } else {
+      const A t = tanhf(slope * x);
+      return dz * (scale * (1 - t * t));
+    }
   }
+
+  // What z depends on by a factor and a term: of 16 bits complement(), otherwise tanh().
+  __device__ __forceinline__ A bounded(A x) const {
+    if constexpr (is_float16<T>)
+      return complement(x);
+    else
+      return tanhf(slope * x);
+  }
+
+ private:
+  // 1 / (exp(2 * scale * x / softcap) + 1).
+  __device__ __forceinline__ A complement(A x) const { return reciprocal_of(exponential_of_base_2(slope * x) + 1.0f); }
+};
+
+// The exponents of scores z from x, relative to the largest z of some columns. x is negated where RowScore::scale is
+// negative, so that the largest x has the largest z.
+template <class T>
+struct RowExponents {
+  using A = ComputeType<T>;
+  static constexpr A base_per_z = static_cast<A>(base_per_natural<Float16>);  // with a softcap, in base 2
+  RowScore<T> score;
+  A factor;
+  A shift;
+
+  __device__ __forceinline__ RowExponents(const RowScore<T>& of, A largest_x) : score(of) {
+    score.scale = fabsf(of.scale);
+    score.slope = fabsf(of.slope);
+    if (of.has_softcap()) {
+      factor = (is_float16<T> ? A{-2} : A{1}) * of.softcap * base_per_z;
+      shift = -factor * score.bounded(largest_x);
+    } else {
+      // The difference of two x may overflow, half of it does not. For a scale of 0: -infinity stays what it is.
+      factor = at_least(2 * score.scale * static_cast<A>(base_per_natural<T>), 0x1p-148f);
+      shift = largest_x == negative_infinity<A>() ? A{0} : A{-0.5} * largest_x;
+    }
+  }
+  template <bool kCapped>
+  __device__ __forceinline__ A exponent(A x, A own_shift) const {
+    return kCapped ? fma(score.bounded(x), factor, own_shift) : fma(x, A{0.5}, own_shift) * factor;
+  }
+  template <bool kCapped>
+  static __device__ __forceinline__ A exponential_of(A exponent) {
+    if constexpr (kCapped)  // z is off by more than this exponential
+      return exponential_of_base_2(exponent);
+    else
+      return exponential<T>(exponent);
+  }
+  template <bool kCapped>
+  static constexpr A natural_per_exponent = static_cast<A>(kCapped ? natural_per_base<Float16> : natural_per_base<T>);
+  __device__ __forceinline__ A z_of(A x) const { return score.has_softcap() ? score.capped(x) : score.scale * x; }
 };
 
 // Of kernels that take no calls with a softcap or a scale per row.

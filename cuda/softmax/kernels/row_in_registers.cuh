@@ -41,11 +41,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   using T = typename Terms::T;
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
-  constexpr bool has_bias = kMask == SoftmaxMask::bias;
+  constexpr bool has_bias = kMask == SoftmaxMask::bias, is_scaled = has_scaled_scores(kMask);
   constexpr bool is_whole = has_whole_rows<kForm>;
+  // Exponents then come from x, which is never masked.
+  constexpr bool has_x_scores = kMask == SoftmaxMask::scores && is_whole, holds_scores = is_scaled && !has_x_scores;
   constexpr bool by_elements = softmax_kernels[kRow].by_elements;
   constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
-  constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (has_bias || Terms::is_backward);
+  constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
   const RowOutput<T, kConverts> output{params};
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
@@ -101,11 +103,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
     }
   }
-  DenseWords<width> dense[kMask == SoftmaxMask::none ? 1 : kVectors];
+  DenseWords<width> dense[may_have_dense(kMask) ? kVectors : 1];
   if constexpr (by_elements && has_bias) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) dense[i] = elements.masked(row, i);
-  } else if constexpr (kMask != SoftmaxMask::none && !by_elements) {
+  } else if constexpr (may_have_dense(kMask) && !by_elements) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
@@ -123,9 +125,17 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   }
   const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   A outer[num_inputs];
-  [[maybe_unused]] const std::conditional_t<has_score_terms, RowScore<T>, NoRowScore> score(
+  [[maybe_unused]] const std::conditional_t<has_x_scores, RowNumbers<A>, NoRowScore> numbers(
       params, static_cast<uint32_t>(linear), row.columns > 0);
-  if constexpr (has_score_terms && has_bias) {
+  [[maybe_unused]] const auto score = [&] {
+    if constexpr (has_x_scores)
+      return RowScore<T>(params, numbers.scale);
+    else if constexpr (has_score_terms)
+      return RowScore<T>(params, static_cast<uint32_t>(linear), row.columns > 0);
+    else
+      return NoRowScore(params, 0, false);
+  }();
+  if constexpr (has_score_terms && is_scaled) {
     outer[0] = negative_infinity<A>();
     if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
       outer[0] = load_row_score(params, row, score, outer_column);
@@ -146,6 +156,28 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if constexpr (has_score_terms) terms.scale = score.factor();
       return terms;
     };
+    [[maybe_unused]] bool has_softcap = false;
+    [[maybe_unused]] const unsigned char* scores = nullptr;
+    constexpr bool holds_raw_scores = has_score_terms && kVectors <= 2;
+    [[maybe_unused]] uint4 raw_scores[holds_raw_scores ? kVectors : 1];
+    if constexpr (has_score_terms) {
+      has_softcap = score.has_softcap();
+      if (has_softcap && row.columns > 0) {
+        scores = row_of_scores(params, static_cast<uint32_t>(linear));
+        if (!by_elements) scores += first_bytes;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+          if (holds_raw_scores && is_read(i))
+            raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
+      }
+    }
+    // Loaded with the row: at the end the thread would wait for them.
+    constexpr bool keeps_probability =
+        softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks && kVectors <= 4 && !kConverts;
+    [[maybe_unused]] A probability = 0;
+    if constexpr (keeps_probability)
+      if (params.extras.dsinks != nullptr && is_first)
+        probability = sink_probability<A>(params, static_cast<uint32_t>(linear));
     const Terms terms = terms_of(params.log_softmax);
     A sum = begin.sum + terms.term(outer);
 #pragma unroll
@@ -164,21 +196,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
-    [[maybe_unused]] bool has_softcap = false;
-    [[maybe_unused]] const unsigned char* scores = nullptr;
-    constexpr bool holds_scores = has_score_terms && kVectors <= 4 && !by_elements;
-    [[maybe_unused]] uint4 raw_scores[holds_scores ? kVectors : 1];
-    if constexpr (has_score_terms) {
-      has_softcap = score.has_softcap();
-      if (has_softcap && row.columns > 0) {
-        scores = row_of_scores(params, static_cast<uint32_t>(linear));
-        if (!by_elements) scores += first_bytes;
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i)
-          if (holds_scores && is_read(i))
-            raw_scores[holds_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
-      }
-    }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
@@ -201,8 +218,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           if constexpr (by_elements)
             widen_vector<T>(elements.load(scores, i), x);
           else
-            widen_vector<T>(
-                holds_scores ? raw_scores[holds_scores ? i : 0] : load_vector(scores + i * own.step * vector_bytes), x);
+            widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
+                                             : load_vector(scores + i * own.step * vector_bytes),
+                            x);
 #pragma unroll
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
         }
@@ -218,7 +236,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (has_softcap) dx = score.gradient(dx, load_element<T>(scores - first_bytes, outer_column));
       output.store_column(row.out, outer_column, dx);
     }
-    Terms::leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
+    if constexpr (keeps_probability) {
+      if (params.extras.dsinks != nullptr && is_first)
+        *sink_gradient<A>(params, static_cast<uint32_t>(linear)) = -probability * sum;
+    } else {
+      Terms::leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
+    }
   } else {
     using E = RowValue<T>;
     constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
@@ -228,11 +251,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= mechanism.block_vectors;
     };
 
-    // Masks, and the largest score. Without a bias a score is x; its scale is applied in the exponent.
-    A scores[has_bias ? kVectors * width : 1];
+    // Masks, and the largest score. Other scores than scaled ones are x; the scale is applied in the exponent.
+    A scores[holds_scores ? kVectors * width : 1];
     VectorMax<T> largest_x;
     A largest = outer[0];
-    if constexpr (has_bias) {
+    if constexpr (holds_scores) {
       A scale = signed_scale<A>(params);
       if constexpr (has_score_terms) scale = score.factor();
 #pragma unroll
@@ -243,7 +266,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
           continue;
         }
-        A values[width], bias[width];
+        A values[width], bias[width] = {};
         widen_vector<T>(raw[i][0], values);
         if constexpr (has_score_terms) {
           if (score.has_softcap()) {
@@ -251,7 +274,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
           }
         }
-        if (bias_by_vectors) {
+        if constexpr (!has_bias) {
+        } else if (bias_by_vectors) {
           widen_vector<T>(raw_bias[i], bias);
         } else {
 #pragma unroll
@@ -265,8 +289,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
 #pragma unroll
-        for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
-        if (by_elements || row.dense != nullptr) {
+        for (int j = 0; j < width; ++j)
+          scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
+        if (by_elements || (has_bias && row.dense != nullptr)) {
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
@@ -281,7 +306,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
       }
     } else {
-      if (params.negates_x) {
+      bool negates_x = params.negates_x;
+      if constexpr (has_x_scores) negates_x = score.scale < 0;
+      if (negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (!by_elements && is_read(i)) negate_vector<T>(&raw[i][0]);
@@ -309,6 +336,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
     // Exponentials relative to the warp's largest score, and their sum.
     largest = max_over_lanes(largest, group.lanes);
+    [[maybe_unused]] const A largest_of_x = largest;
+    if constexpr (has_x_scores) {
+      // A warp without vectors has no largest score.
+      if (own.first - group.lane < own.end) largest = RowExponents<T>(score, largest).z_of(largest);
+    }
     const A reference = largest == negative_infinity<A>() ? A{0} : largest;
     const A scale = exponent_scale<T, kMask>(params);
     A values[recomputes ? 1 : kVectors * width];
@@ -329,7 +361,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
           continue;
         }
-        if constexpr (has_bias) {
+        if constexpr (holds_scores) {
 #pragma unroll
           for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
         } else {
@@ -344,18 +376,54 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         sum.take(p);
       }
     };
-    if (!recomputes && params.log_softmax)
+    if constexpr (has_x_scores) {
+      const RowExponents<T> exponents(score, largest_of_x);
+      const auto take_x = [&](auto kind, auto capped) {
+        constexpr bool keeps_differences = decltype(kind)::value, is_capped = decltype(capped)::value;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          if (is_past(i)) continue;
+          const A shift = is_read(i) ? exponents.shift : negative_infinity<A>();
+          A x[width], p[width];
+          widen_vector<T>(raw[i][0], x);
+#pragma unroll
+          for (int j = 0; j < width; ++j) {
+            const A z = exponents.template exponent<is_capped>(x[j], shift);
+            p[j] = exponents.template exponential_of<is_capped>(z);
+            values[i * width + j] = keeps_differences ? z * exponents.template natural_per_exponent<is_capped> : p[j];
+          }
+          sum.take(p);
+        }
+      };
+      if (params.log_softmax)
+        score.has_softcap() ? take_x(std::true_type{}, std::true_type{}) : take_x(std::true_type{}, std::false_type{});
+      else
+        score.has_softcap() ? take_x(std::false_type{}, std::true_type{})
+                            : take_x(std::false_type{}, std::false_type{});
+    } else if (!recomputes && params.log_softmax) {
       take_exponentials(std::true_type{});
-    else
+    } else {
       take_exponentials(std::false_type{});
+    }
     const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
     RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
-    if (row.columns > 0) total = Terms::with_sinks(params, linear, total);
+    if constexpr (has_x_scores)
+      total = with_read_sink<T>(params, numbers.sink, A{1}, total);
+    else if (row.columns > 0)
+      total = Terms::with_sinks(params, linear, total);
+    [[maybe_unused]] const auto leave_scores = [&] {
+      if constexpr (has_x_scores)
+        if (params.lse != nullptr && is_first)
+          store_lse_of<T>(params, static_cast<uint32_t>(linear), A{1}, numbers.sink, total, A{0});
+    };
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);
-      return Terms::leave(params, linear, is_first, total);
+      if constexpr (has_x_scores)
+        return leave_scores();
+      else
+        return Terms::leave(params, linear, is_first, total);
     }
     // y = value * factor + term
     A factor = to_exponent.log_factor(), term = 0;
@@ -408,7 +476,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       store(std::true_type{});
     else
       store(std::false_type{});
-    Terms::leave(params, linear, is_first, total);
+    if constexpr (has_x_scores)
+      leave_scores();
+    else
+      Terms::leave(params, linear, is_first, total);
   }
 }
 

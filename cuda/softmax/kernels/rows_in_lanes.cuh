@@ -56,9 +56,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     largest.take(raw[i]);
     widen_vector<T>(raw[i], values + i * width);
   }
-  const auto sum = scores_to_results<T, 4>(
-      params, false, max_over_lanes(largest.largest(), lanes), [=](auto value) { return sum_over_lanes(value, lanes); },
-      [](int) { return true; }, values);
+  const auto sum =
+      scores_to_results<T, 4>(
+          params, ScoreFactor{params, false}, max_over_lanes(largest.largest(), lanes),
+          [=](auto value, float) { return sum_over_lanes(value, lanes); }, [](int) { return true; }, values)
+          .sum;
   if (sum != sum) return store_nan_columns<T, SoftmaxMask::none>(params, row, lane, row.columns, lanes);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {

@@ -22,12 +22,31 @@ __device__ __forceinline__ float power_of_2_of(float exponent) {
   return p * __uint_as_float(__float_as_uint(shifted) << 23);  // a product: NaN stays
 }
 
-// Replaces a thread's scores, already scaled if there is a bias, by the results. `largest` is the row's
-// largest score, and sum_over_row() adds a value over the row's threads. Values are taken kStep at a time, up to the
-// first i for which has(i) is false. Returns the row's sum of exponentials.
-template <class T, int kStep, class SumOverRow, class Has, int kCount>
-__device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& params, bool has_bias, float largest,
-                                                         SumOverRow sum_over_row, Has has, float (&values)[kCount]) {
+// A row's sum of exponentials. Its log-sum-exp is largest score * scale + log(sum) - excess.
+template <class T>
+struct ScoreSum {
+  RowValue<T> sum;
+  float excess;
+};
+
+// The factor of scores in their exponents: the call's, or that of scores that are scaled already.
+struct ScoreFactor {
+  const SoftmaxParams& params;
+  bool is_scaled;
+  // In base 2 for Base = Float16, in base e for float.
+  template <class Base>
+  __device__ __forceinline__ float of_base() const {
+    return is_scaled ? static_cast<float>(base_per_natural<Base>) : exponent_scale<Base, SoftmaxMask::none>(params);
+  }
+};
+
+// Replaces a thread's scores by the results. `largest` is the row's largest score. sum_over_row() adds a value over the
+// row's threads; its second argument is the exponent of the largest score, in base 2 unless results are logarithms.
+// Values are taken kStep at a time, up to the first i for which has(i) is false.
+template <class T, int kStep, class Factor, class SumOverRow, class Has, int kCount>
+__device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& params, const Factor& factor,
+                                                         float largest, SumOverRow sum_over_row, Has has,
+                                                         float (&values)[kCount]) {
   static_assert(kCount % kStep == 0);
   ThreadSum<T> thread_sum;
   float largest_exponent = 0;
@@ -65,26 +84,26 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
       else
         thread_sum.take_one(p[0]);
     }
-    return sum_over_row(thread_sum.total());
+    return sum_over_row(thread_sum.total(), largest_exponent);
   };
   RowValue<T> sum;
+  float natural;
   ResultFactors<T> result;
   if (params.log_softmax) {
     // The result is the exponent plus a term. In base 2 an exponent of bfloat16 could overflow although the result does
     // not; one of float16 cannot.
     using Base = std::conditional_t<std::is_same_v<T, Float16>, Float16, float>;
-    const float scale =
-        has_bias ? static_cast<float>(base_per_natural<Base>) : exponent_scale<Base, SoftmaxMask::none>(params);
+    const float scale = factor.template of_base<Base>();
     constexpr float to_base = static_cast<float>(base_per_natural<T> / base_per_natural<Base>);
     const auto exponential_of = [](float z) { return exponential<T>(z * to_base); };
     sum = raise(scale, exponential_of, std::true_type{});
-    result = {true, sum, static_cast<float>(natural_per_base<Base>)};
+    natural = static_cast<float>(natural_per_base<Base>);
+    result = {true, sum, natural};
     // One column with a score above -infinity: its result is exactly 0.
     if (sum < 1.125f && sum == exponential_of(largest_exponent)) result.term = -largest_exponent * result.factor;
   } else {
-    constexpr float log2_e = static_cast<float>(base_per_natural<Float16>);
     sum = raise(
-        has_bias ? log2_e : params.scale32_base_2,
+        factor.template of_base<Float16>(),
         [](float z) {
           if constexpr (sizeof(T) == 2)
             return exponential<Float16>(z);
@@ -94,6 +113,7 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
         std::false_type{});
     // One column with an exponential p > 0: its result is exactly 1, because p is in 1 ... 1.125, and p times the
     // float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
+    natural = static_cast<float>(natural_per_base<Float16>);
     result = {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
   }
 #pragma unroll
@@ -101,7 +121,42 @@ __device__ __forceinline__ RowValue<T> scores_to_results(const SoftmaxParams& pa
     if (!has(i)) break;
     values[i] = values[i] * result.factor + result.term;
   }
-  return sum;
+  return {sum, largest_exponent * natural};
 }
+
+// What the threads of a short row read and write once per row. Its numbers are read before its columns. Scores are x,
+// negated if their factor is negative, or with a softcap z.
+template <class T>
+struct ShortRowValues {
+  const SoftmaxParams& params;
+  uint32_t linear;  // in the grid's order
+  RowNumbers<float> numbers;
+  RowScore<T> score;
+  bool negates_x;
+  float scale;  // z = score * scale
+
+  __device__ __forceinline__ ShortRowValues(const SoftmaxParams& of, uint32_t row)
+      : params(of), linear(row), numbers(of, row, true), score(of, numbers.scale) {
+    negates_x = of.negates_x || (!has_softcap() && score.scale < 0);
+    // For a scale of 0: -infinity stays what it is.
+    scale = has_softcap() ? 1.0f : at_least(fabsf(score.scale), 0x1p-148f);
+  }
+  __device__ __forceinline__ bool has_softcap() const { return score.has_softcap(); }
+  template <class Base>
+  __device__ __forceinline__ float of_base() const {
+    return scale * static_cast<float>(base_per_natural<Base>);
+  }
+  // For scores_to_results(): the row's sum with its sink.
+  __device__ __forceinline__ RowValue<T> with_sink(RowValue<T> sum, float largest, float largest_exponent) const {
+    if (params.extras.numbers[row_sink] == nullptr || !(sum > RowValue<T>{0})) return sum;
+    const float exponential =
+        sizeof(T) == 2 ? exponential_of_base_2(largest_exponent) : power_of_2_of(largest_exponent);
+    return sum + exponential_of_sink<T>(sink_distance(scale, largest, numbers.sink)) * exponential;
+  }
+  // Called by one thread of the row.
+  __device__ __forceinline__ void leave(const ScoreSum<T>& row, float largest) const {
+    if (params.lse != nullptr) store_lse_of<T>(params, linear, scale, numbers.sink, {largest, row.sum}, row.excess);
+  }
+};
 
 }  // namespace flowk::softmax

@@ -84,7 +84,7 @@ __device__ __forceinline__ RowPosition row_position(const SoftmaxParams& params)
 template <SoftmaxMask kMask, bool kBackward, SoftmaxForm kForm = SoftmaxForm::any>
 __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, int64_t linear, bool waits = true) {
   constexpr bool has_bias_or_y = kBackward || kMask == SoftmaxMask::bias;
-  constexpr bool has_dense = !kBackward && kMask != SoftmaxMask::none;
+  constexpr bool has_dense = !kBackward && may_have_dense(kMask);
   // Rows at a constant stride in x and out, and no other operand.
   if constexpr (has_whole_rows<kForm> && !has_dense) {
     SoftmaxRow row;

@@ -32,30 +32,30 @@ __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params
 template <SoftmaxMask kMask>
 __device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
   if (column < row.begin || column >= row.end) return false;
-  if constexpr (kMask != SoftmaxMask::none)
+  if constexpr (may_have_dense(kMask))
     if (row.dense != nullptr) return row.dense[column] == 0;
   return true;
 }
 
-// The factor of a score in the exponent, in the exponential's base. Scores with a bias are scaled already.
+// The factor of a score in the exponent, in the exponential's base. Some scores are scaled already.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
-  if constexpr (kMask == SoftmaxMask::bias) return static_cast<ComputeType<T>>(base_per_natural<T>);
+  if constexpr (has_scaled_scores(kMask)) return static_cast<ComputeType<T>>(base_per_natural<T>);
   return uses_base_2<T> ? params.scale32_base_2 : params.scale32;
 }
 
 // The exponent of a score, (score - reference) * scale, in two steps. The first is a difference, which is finite for
 // finite scores; the second, the multiplication, may overflow.
-//   with a bias: score - reference
-//   without: (score - reference) / 2
-//   float16 without a bias: the exponent itself by one fma, score * scale - reference * scale. The plan keeps the
+//   scaled scores: score - reference
+//   others: (score - reference) / 2
+//   others of float16: the exponent itself by one fma, score * scale - reference * scale. The plan keeps the
 //   rounding of reference * scale small, and it is a common factor of all exponentials of a row and of their sum. That
 //   product must not be contracted into another fma.
 template <class T, SoftmaxMask kMask>
 struct ScoreScale {
   using A = ComputeType<T>;
-  static constexpr bool has_bias = kMask == SoftmaxMask::bias;
-  static constexpr bool is_fused = std::is_same_v<T, Float16> && !has_bias;
+  static constexpr bool is_scaled = has_scaled_scores(kMask);
+  static constexpr bool is_fused = std::is_same_v<T, Float16> && !is_scaled;
   A reference;
   A scale;
   A scaled = 0;  // what a difference subtracts
@@ -63,7 +63,7 @@ struct ScoreScale {
     scaled = scale_to_difference(reference);
   }
   __device__ __forceinline__ A difference(A score) const {
-    if constexpr (has_bias)
+    if constexpr (is_scaled)
       return score - scaled;
     else
       return fma(score, is_fused ? scale : step(), -scaled);
@@ -82,8 +82,8 @@ struct ScoreScale {
   }
 
  private:
-  __device__ __forceinline__ A step() const { return has_bias ? A{1} : A{0.5}; }
-  __device__ __forceinline__ A multiplier() const { return has_bias ? scale : scale + scale; }
+  __device__ __forceinline__ A step() const { return is_scaled ? A{1} : A{0.5}; }
+  __device__ __forceinline__ A multiplier() const { return is_scaled ? scale : scale + scale; }
   __device__ __forceinline__ A scale_to_difference(A score) const {
     if constexpr (is_fused)
       return __fmul_rn(score, scale);

@@ -114,6 +114,15 @@ __device__ __noinline__ void store_lse(const SoftmaxParams& params, uint32_t lin
   *row_value<A>(params, params.lse, softmax_lse, linear) = lse;
 }
 
+// The same with a sink that was read before, from a sum that is exp(excess) times too large.
+template <class T>
+__device__ __noinline__ void store_lse_of(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
+                                          ComputeType<T> sink, RowPartial<T> row, ComputeType<T> excess) {
+  using A = ComputeType<T>;
+  const A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum) - excess);
+  *row_value<A>(params, params.lse, softmax_lse, linear) = lse_with_read_sink(params, sink, scale, row.max, lse);
+}
+
 // Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = difference *
 // factor + term, see ScoreScale. A fully masked row has a sum of 0; its results are 0 or -infinity.
 template <class T>
@@ -268,7 +277,7 @@ struct SoftmaxTerms {
   }
   // The natural logarithm's factor of a score.
   static __device__ __forceinline__ A natural_scale(const SoftmaxParams& params) {
-    return kMask == SoftmaxMask::bias ? A{1} : signed_scale<A>(params);
+    return has_scaled_scores(kMask) ? A{1} : signed_scale<A>(params);
   }
   static __device__ __forceinline__ RowPartial<T> with_sinks(const SoftmaxParams& params, int64_t linear,
                                                              const RowPartial<T>& row) {

@@ -17,8 +17,31 @@ struct StagedGradient {
   static constexpr bool has_y = true, has_mask = false;
 };
 
-// One thread per row of kMin to kMax columns, several rows per thread.
-template <class Input, int kMax, int kMin, bool kMasked>
+// The row values of one of the block's rows, if the kernel takes calls with them.
+template <class Input, bool kRowValues>
+struct StagedRowValues {
+  ScoreFactor score_factor;
+  bool negates_x;
+  __device__ __forceinline__ StagedRowValues(const SoftmaxParams& params, const RowSegment&, int, bool has_bias)
+      : score_factor{params, has_bias}, negates_x(params.negates_x) {}
+  __device__ __forceinline__ const ScoreFactor& factor() const { return score_factor; }
+  template <class Sum>
+  static __device__ __forceinline__ Sum with_sink(Sum sum, float, float) {
+    return sum;
+  }
+  static __device__ __forceinline__ void leave(const ScoreSum<Input>&, float) {}
+};
+template <class Input>
+struct StagedRowValues<Input, true> : ShortRowValues<Input> {
+  __device__ __forceinline__ StagedRowValues(const SoftmaxParams& params, const RowSegment& segment, int row_in_block,
+                                             bool)
+      : ShortRowValues<Input>(params, existing_row(params, segment, row_in_block)) {}
+  __device__ __forceinline__ const ShortRowValues<Input>& factor() const { return *this; }
+};
+
+// One thread per row of kMin to kMax columns, several rows per thread. kRowValues: calls with a log-sum-exp, sinks, a
+// softcap or a scale per row.
+template <class Input, int kMax, int kMin, bool kMasked, bool kRowValues>
 struct SoftmaxColumns {
   using T = Input;
   // With a mask the second input is a dense mask or a bias. Other mechanisms take rows with both.
@@ -41,6 +64,7 @@ struct SoftmaxColumns {
         row.columns = columns;
         if (has_interval) find_staged_interval(params, segment, n, &row);
         const unsigned char* const mask = kMasked ? mask_of_row(staged.mask, second, n) : nullptr;
+        const StagedRowValues<T, kRowValues> row_values(params, segment, n, has_bias);
         float values[kMax], largest = negative_infinity<float>();
         const auto mask_value = [&](int j, float masked) {
           if (has_interval && (j < row.begin || j >= row.end)) values[j] = masked;
@@ -58,7 +82,16 @@ struct SoftmaxColumns {
           for (int j = 0; j < kMax; ++j) {
             if (!has(j)) break;
             const float x = widen(elements[j]);
-            values[j] = params.negates_x ? -x : x;
+            values[j] = row_values.negates_x ? -x : x;
+          }
+          if constexpr (kRowValues) {
+            if (row_values.has_softcap()) {
+#pragma unroll
+              for (int j = 0; j < kMax; ++j) {
+                if (!has(j)) break;
+                values[j] = row_values.score.capped(values[j]);
+              }
+            }
           }
         }
 #pragma unroll
@@ -67,8 +100,10 @@ struct SoftmaxColumns {
           mask_value(j, negative_infinity<float>());
           largest = larger_of(largest, values[j]);
         }
-        const auto sum =
-            scores_to_results<T, 1>(params, has_bias, largest, [](auto value) { return value; }, has, values);
+        const ScoreSum<T> total = scores_to_results<T, 1>(
+            params, row_values.factor(), largest,
+            [&](auto value, float exponent) { return row_values.with_sink(value, largest, exponent); }, has, values);
+        const auto sum = total.sum;
         if (sum != sum && (has_interval || has_dense)) {
           const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
 #pragma unroll
@@ -82,6 +117,7 @@ struct SoftmaxColumns {
           if (!has(j)) break;
           elements[j] = convert<T>(values[j]);
         }
+        row_values.leave(total, largest);
       }
     };
     // Two loops: the test would cost rows of one or two columns a third of their time.
@@ -133,12 +169,12 @@ struct GradientColumns : StagedGradient<T> {
   }
 };
 
-// lanes_per_row threads per row, each with up to kMax units.
-template <class Input, int kMax, int kMin, SoftmaxMask kMask>
+// lanes_per_row threads per row, each with up to kMax units. kRowValues as in SoftmaxColumns.
+template <class Input, int kMax, int kMin, SoftmaxMask kMask, bool kRowValues>
 struct SoftmaxUnits {
   using T = Input;
   using Units = ThreadUnits<T, kMax, kMin>;
-  static constexpr bool has_y = false, has_mask = kMask != SoftmaxMask::none;
+  static constexpr bool has_y = false, has_mask = may_have_dense(kMask);
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
@@ -151,11 +187,13 @@ struct SoftmaxUnits {
     const int first_column = lane * unit_columns - own.phase;
     const SoftmaxRow row = staged_row(params, segment, row_in_block);
     if (staged.copies_rows) load_unmasked<T>(params, segment, row, row_in_block, lane, params.x, memory);
+    if (kRowValues) wait_on_dependent_grids();
+    const StagedRowValues<T, kRowValues> row_values(params, segment, row_in_block, has_bias);
     copies.wait(staged.copies_rows, has_mask);
 
     Unit<T> units[kMax];
     own.load(memory, units);
-    if (!has_bias && params.negates_x) {
+    if (!has_bias && row_values.negates_x) {
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
         if (!own.any_has(i)) break;
@@ -208,11 +246,18 @@ struct SoftmaxUnits {
         for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
       }
       largest = largest_x.largest();
+      if constexpr (kRowValues)
+        if (row_values.has_softcap())
+          largest = cap(own, row, first_column, params.lanes_per_row * unit_columns, row_values.score, values);
     }
-    const auto sum = scores_to_results<T, unit_columns>(
-        params, has_bias, max_over_lanes(largest, params.lanes_per_row),
-        [&](auto value) { return sum_over_lanes(value, params.lanes_per_row); },
+    largest = max_over_lanes(largest, params.lanes_per_row);
+    const ScoreSum<T> total = scores_to_results<T, unit_columns>(
+        params, row_values.factor(), largest,
+        [&](auto value, float exponent) {
+          return row_values.with_sink(sum_over_lanes(value, params.lanes_per_row), largest, exponent);
+        },
         [&](int i) { return own.any_has(i / unit_columns); }, values);
+    const auto sum = total.sum;
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!own.any_has(i)) break;
@@ -234,6 +279,27 @@ struct SoftmaxUnits {
             store_element<T>(memory + own.at(i), j, masked);
         }
     }
+    if (lane == 0 && own.num_units > 0) row_values.leave(total, largest);
+  }
+
+ private:
+  // Replaces x by z of a softcap, -infinity where masked; returns the largest.
+  static __device__ __forceinline__ float cap(const Units& own, const SoftmaxRow& row, int first_column, int step,
+                                              const RowScore<T>& score, float (&values)[kMax * unit_columns]) {
+    float largest = negative_infinity<float>();
+#pragma unroll
+    for (int i = 0; i < kMax; ++i) {
+      if (!own.any_has(i)) break;
+      const int after_begin = first_column + i * step - row.begin;
+#pragma unroll
+      for (int j = 0; j < unit_columns; ++j) {
+        float& value = values[i * unit_columns + j];
+        const bool is_inside = static_cast<unsigned>(after_begin + j) < static_cast<unsigned>(row.end - row.begin);
+        value = is_inside ? score.capped(value) : negative_infinity<float>();
+        largest = larger_of(largest, value);
+      }
+    }
+    return largest;
   }
 };
 
@@ -307,9 +373,9 @@ struct StagedTermsOf {
     else if constexpr (row.backward)
       return std::type_identity<GradientUnits<T, max, min>>();
     else if constexpr (row.unit_columns == 1)
-      return std::type_identity<SoftmaxColumns<T, max, min, kMask != SoftmaxMask::none>>();
+      return std::type_identity<SoftmaxColumns<T, max, min, may_have_dense(kMask), row.row_values>>();
     else
-      return std::type_identity<SoftmaxUnits<T, max, min, kMask>>();
+      return std::type_identity<SoftmaxUnits<T, max, min, kMask, row.row_values>>();
   }
 };
 template <class T, SoftmaxMask kMask, int kRow>

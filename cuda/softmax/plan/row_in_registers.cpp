@@ -84,11 +84,13 @@ bool reads_less(const SoftmaxCall& call) {
 
 // The form of the kernels that take all rows of the call, also if some threads have fewer vectors than others.
 SoftmaxForm form_of(const SoftmaxCall& call) {
-  if (call.has_tails || call.has_score_terms || call.takes_elements) return SoftmaxForm::any;
+  const bool is_score_any = call.has_score_terms && call.mask != SoftmaxMask::scores;
+  if (call.has_tails || is_score_any || call.takes_elements) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
-  if (call.mask == SoftmaxMask::none) {
-    if (call.rows.rank > 1 || call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
+  if (!may_have_dense(call.mask)) {
+    if (call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
     for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
+      if (!has_one_stride(call.rows, operand)) return SoftmaxForm::aligned;
       const int64_t stride = call.rows.dims[0].strides[operand];
       if (stride < 0 || stride >= int64_t{1} << 32) return SoftmaxForm::aligned;
     }
@@ -130,6 +132,13 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
+  // Threads hold more of a row with a softcap or a scale than its vectors: rather more blocks than more vectors.
+  const int32_t few_vectors = call.request.backward ? 2 : 4;
+  if (call.has_score_terms && call.mask != SoftmaxMask::bias && max_vectors >= few_vectors &&
+      lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
+    vectors = few_vectors;
+    while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;
+  }
   const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
   while (blocks > tuned_blocks && ((vectors > 2 && lanes(vectors, blocks) < 2 * warp_lanes) ||

@@ -18,8 +18,11 @@ bool has_score_terms_of(const SoftmaxRequest& request) {
 
 SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::none;
-  if (request.pointers[softmax_bias_or_y] != nullptr || has_score_terms_of(request)) return SoftmaxMask::bias;
-  return request.pointers[softmax_dense] != nullptr ? SoftmaxMask::dense : SoftmaxMask::none;
+  const bool has_dense = request.pointers[softmax_dense] != nullptr, has_score_terms = has_score_terms_of(request);
+  if (request.pointers[softmax_bias_or_y] != nullptr || (has_score_terms && has_dense)) return SoftmaxMask::bias;
+  // Exponents from x are other numbers than those from scores; not all alignments have them.
+  if (has_score_terms) return request.batch_invariant ? SoftmaxMask::bias : SoftmaxMask::scores;
+  return has_dense ? SoftmaxMask::dense : SoftmaxMask::none;
 }
 
 // Do the elements of x and of another operand that share a column have the same offset in units of `columns` elements,
@@ -88,7 +91,7 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
       (!request.backward || offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)) &&
       (!request.backward || request.softcap == 0 || offsets_agree(*this, softmax_dense, in_bytes, vector_columns));
   bias_vectors_agree =
-      mask == SoftmaxMask::bias &&
+      has_scaled_scores(mask) &&
       (request.pointers[softmax_bias_or_y] == nullptr ||
        (request.bias_dtype == request.in_dtype && offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)));
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
@@ -103,7 +106,7 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   const double scale = std::fabs(request.scale);
   const bool needs_log_of_sink = !request.backward && request.log_softmax && request.numbers[row_sink] != nullptr;
   any_mechanism_is_right =
-      !needs_log_of_sink && (request.backward || mask == SoftmaxMask::bias ||
+      !needs_log_of_sink && (request.backward || has_scaled_scores(mask) ||
                              (scale >= (request.in_dtype == FLOWK_FLOAT64 ? min_float64_scale : min_float32_scale) &&
                               (request.in_dtype != FLOWK_FLOAT16 || scale <= max_float16_scale)));
 }

@@ -63,7 +63,7 @@ void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
   const SoftmaxRequest& request = call.request;
   params->log_softmax = request.log_softmax;
   params->scale = request.scale;
-  if (!request.backward && call.mask != SoftmaxMask::bias) {
+  if (!request.backward && !has_scaled_scores(call.mask)) {
     // A masked-out score is -infinity before it is scaled and must stay so: the scale is positive.
     params->negates_x = request.scale < 0;
     params->scale = std::fabs(request.scale);
@@ -82,7 +82,6 @@ int32_t shared_bytes_for(const Device& device, int32_t blocks) {
 
 void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan* plan) {
   plan->config = config;
-  plan->mask = call.mask;
   plan->backward = call.request.backward;
   plan->in_dtype = call.request.in_dtype;
   plan->out_dtype = call.request.out_dtype;
@@ -108,6 +107,7 @@ void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan
       [&](auto& mechanism) {
         if constexpr (requires { fill(call, mechanism, plan); }) fill(call, mechanism, plan);
         plan->kernel_row = kernel_of(call, plan->config, mechanism);
+        plan->mask = kernel_mask(softmax_kernels[plan->kernel_row], call.mask);
       },
       plan->config.mechanism);
   if (config.resident_blocks > 0)

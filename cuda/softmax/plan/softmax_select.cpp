@@ -16,7 +16,7 @@ bool shares_dense(const SoftmaxCall& call) {
 int64_t max_staged_row_columns(const SoftmaxCall& call) {
   if (call.request.backward) return call.has_interval ? INT64_MAX : staged_gradient_columns;
   const bool has_edges = !is_aligned(call, softmax_x, int64_t{staged_unit_columns} * call.in_bytes);
-  const bool has_costly_edges = has_edges && (call.in_bytes == 2 || call.mask == SoftmaxMask::bias);
+  const bool has_costly_edges = has_edges && (call.in_bytes == 2 || has_scaled_scores(call.mask));
   return has_costly_edges || shares_dense(call) ? staged_edge_columns : INT64_MAX;
 }
 
@@ -28,7 +28,7 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   if (call.request.backward && call.has_interval && (call.in_bytes == 4 || call.row_vectors >= warp_lanes))
     return has_less_than(staged_gradient_fill);
   if (call.has_tails) return true;
-  return call.mask != SoftmaxMask::bias && has_less_than(staged_fill);
+  return !has_scaled_scores(call.mask) && has_less_than(staged_fill);
 }
 
 // Is framed_rows the fastest for rows under an interval? Forward it is if the others are staged_rows or take columns

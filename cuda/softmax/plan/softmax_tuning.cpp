@@ -15,7 +15,10 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
   if (call.request.backward)
     return call.is_power_of_2 ? find(backward_16_bit, backward_32_bit)
                               : find(backward_16_bit_any_length, backward_32_bit_any_length);
-  if (call.mask == SoftmaxMask::bias) {
+  // Threads hold scores in float32, also of 16 bits: 4 vectors per thread are enough for all types.
+  if (call.mask == SoftmaxMask::scores && call.in_bytes <= 4)
+    return call.is_power_of_2 ? find(bias_16_bit, bias_16_bit) : find(bias_16_bit_any_length, bias_16_bit_any_length);
+  if (has_scaled_scores(call.mask)) {
     if (call.has_tails) return find(bias_16_bit_tails, bias_32_bit);
     if (call.is_power_of_2 || call.in_bytes == 8) return find(bias_16_bit, bias_32_bit);
     return find(bias_16_bit_any_length, bias_32_bit_any_length);

@@ -38,7 +38,7 @@ SoftmaxKernelQuery query_of_units(const SoftmaxCall& call, int32_t units) {
   return query;
 }
 
-bool has_mask(const SoftmaxCall& call) { return call.mask != SoftmaxMask::none; }
+bool has_mask(const SoftmaxCall& call) { return may_have_dense(call.mask); }
 
 SoftmaxOperand mask_operand(const SoftmaxCall& call) {
   return call.mask == SoftmaxMask::bias ? softmax_bias_or_y : softmax_dense;
