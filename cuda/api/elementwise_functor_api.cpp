@@ -20,16 +20,16 @@ static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PA
 constexpr size_t launch_bytes_of_0_1 = 2096;
 static_assert(sizeof(flowk_functor_launch) == launch_bytes_of_0_1);
 
-// The layout of version 3. If a line fails, raise the version and write the new layout here.
-static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 3);
+// The layout of version 4. If a line fails, raise the version and write the new layout here.
+static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 4);
 template <int kOperands, size_t contiguous_bytes, size_t broadcast_bytes, size_t strided_bytes>
 constexpr bool has_layout = sizeof(ContiguousElementwiseParams<kOperands>) == contiguous_bytes &&
                             sizeof(BroadcastElementwiseParams<kOperands>) == broadcast_bytes &&
                             sizeof(StridedElementwiseParams<kOperands>) == strided_bytes;
-static_assert(has_layout<2, 136, 256, 1136>);
-static_assert(has_layout<3, 192, 368, 1480>);
-static_assert(has_layout<4, 248, 480, 1824>);
-static_assert(sizeof(ElementwiseRows) == 416 && sizeof(ElementwiseTile) == 32);
+static_assert(has_layout<2, 136, 272, 1144>);
+static_assert(has_layout<3, 192, 384, 1488>);
+static_assert(has_layout<4, 248, 496, 1832>);
+static_assert(sizeof(ElementwiseRows) == 420 && sizeof(ElementwiseTile) == 32);
 static_assert(num_elementwise_accesses == 11 && elementwise_threads == 256);
 
 // Writes part `part` of a request to `*found`, and returns the number of parts.

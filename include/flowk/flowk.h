@@ -512,7 +512,7 @@ FLOWK_API flowk_status flowk_ternary_explain(flowk_ternary_op op, const void *x,
 /** The bytes that a flowk_functor_launch has for a kernel's parameters. */
 #define FLOWK_FUNCTOR_PARAMS_BYTES 2048
 /** The version of their layout, in flowk_functor_launch::params_version. */
-#define FLOWK_FUNCTOR_PARAMS_VERSION 3
+#define FLOWK_FUNCTOR_PARAMS_VERSION 4
 
 /**
  * The launch of a kernel of flowk/detail/elementwise_kernel.cuh that the caller compiles at run time, with NVRTC, for a

@@ -27,7 +27,7 @@ MAX_RANK = 32
 # FLOWK_HOST_SCALAR: a flag in an input's dtype.
 HOST_SCALAR = 256
 # FLOWK_FUNCTOR_PARAMS_VERSION: of the kernels' parameters in FunctorLaunch.
-FUNCTOR_PARAMS_VERSION = 3
+FUNCTOR_PARAMS_VERSION = 4
 # FLOWK_CROSS_ENTROPY_PARTIAL_VALUES: of a row of a shard.
 PARTIAL_VALUES = 5
 

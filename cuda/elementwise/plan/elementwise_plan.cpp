@@ -115,6 +115,8 @@ void plan_strided(const Problem& problem, const Device& device, int32_t packs, E
   // A row that fits one pack is stored element by element if it is not aligned.
   out.access = out.step == out_bytes && (is_aligned || row_elements > pack_elements) ? ElementwiseAccess::aligned
                                                                                      : ElementwiseAccess::gather;
+  params.rows.prefetches_ends = out.access == ElementwiseAccess::aligned && !out.is_linear &&
+                                row_elements * out_bytes <= max_prefetched_row_bytes;
   const bool packs_start_whole = is_aligned || out.access == ElementwiseAccess::gather;
   const int64_t packs_per_row = ceil_div(row_elements + (packs_start_whole ? 0 : pack_elements - 1), pack_elements);
   const int64_t num_rows = problem.count / row_elements;
@@ -218,7 +220,14 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
   for (int k = 1; k < problem.num_operands; ++k) {
     RepeatedOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
-    const int64_t element_bytes = int64_t{1} << operand.element_shift;
+    const int64_t element_bytes = int64_t{1} << operand.element_shift, num_runs = problem.count / lengths[k];
+    // A long run has left the L2 cache when its next repetition needs it.
+    if (repeats[k] == 1 && lengths[k] * element_bytes >= min_long_row_bytes && num_runs > 1 &&
+        num_runs <= max_long_rows) {
+      const int64_t blocks = ceil_div(plan->launch.num_blocks, num_runs);
+      params.num_runs = Divider(static_cast<uint32_t>(num_runs));
+      params.run_blocks = static_cast<uint32_t>(round_up(blocks, broadcast_group_blocks));
+    }
     operand.repeat = Divider(static_cast<uint32_t>(repeats[k]));
     operand.period = Divider(static_cast<uint32_t>(lengths[k]));
     operand.head = static_cast<uint32_t>(params.head);
@@ -239,6 +248,7 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
       operand.access = ElementwiseAccess::repeated_run;
     }
   }
+  if (params.run_blocks != 0) plan->launch.num_blocks = int64_t{params.run_blocks} * params.num_runs.divisor;
   params.has_tables = plan->launch.shared_bytes > 0;
   plan->mechanism.emplace<Broadcast>().params = params;
   return true;

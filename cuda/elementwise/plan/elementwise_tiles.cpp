@@ -141,10 +141,6 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   const int64_t row_elements = problem.shape.extents[problem.inner];
   if (problem.num_operands < 3 || dim < 0 || row_elements % plan->pack_elements != 0) return false;
   const int64_t num_rows = problem.shape.extents[dim];
-  // A long row that all rows share has left the L2 cache when the next row needs it.
-  const bool has_long_rows =
-      num_rows <= max_long_rows && row_elements << problem.operands[0].element_shift >= min_long_row_bytes;
-  const int32_t rows_per_thread = has_long_rows ? static_cast<int32_t>(num_rows) : broadcast_rows_per_thread;
   bool has_shared_row = false;
   for (int k = 0; k < problem.num_operands; ++k) {
     const ElementwiseOperand& operand = problem.operands[k];
@@ -152,15 +148,15 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
     if (k > 0 && operand.step == 0) continue;
     // Otherwise broadcast is faster for an input with elements of its own in every row.
     const bool has_own_rows = k > 0 && problem.shape.strides[k][dim] != 0;
-    if (operand.step != element_bytes || (has_own_rows && !has_long_rows) ||
+    if (operand.step != element_bytes || has_own_rows ||
         !rows_are_aligned(problem, operand, k, plan->pack_elements * element_bytes, -1))
       return false;
     has_shared_row |= k > 0 && !has_own_rows;
   }
   const int64_t packs_per_row = row_elements / plan->pack_elements;
-  const int64_t num_row_batches = ceil_div(num_rows, rows_per_thread);
+  const int64_t num_row_batches = ceil_div(num_rows, broadcast_rows_per_thread);
   const int64_t num_items = problem.count / row_elements / num_rows * packs_per_row * num_row_batches;
-  if (!has_shared_row || num_rows < rows_per_thread || num_items < small_problem_items(device)) return false;
+  if (!has_shared_row || num_rows < broadcast_rows_per_thread || num_items < small_problem_items(device)) return false;
   auto& params = plan->mechanism.emplace<BroadcastRows>().params;
   auto& tile = params.tile;
   describe_rows(problem, dim, &params);
@@ -168,7 +164,7 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
   tile.tiles_per_row = Divider(static_cast<uint32_t>(packs_per_row));
   tile.tiles_per_column = Divider(static_cast<uint32_t>(num_row_batches));
   tile.column_elements = static_cast<uint32_t>(num_rows);
-  params.rows.packs = rows_per_thread;
+  params.rows.packs = broadcast_rows_per_thread;
   for (int k = 0; k < problem.num_operands; ++k) {
     StridedOperand& operand = params.operands[k];
     operand.access = operand.step == 0 ? ElementwiseAccess::one_element : ElementwiseAccess::aligned;

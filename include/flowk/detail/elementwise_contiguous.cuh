@@ -21,7 +21,16 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
   using Words = PackWords<kN, In...>;
   constexpr int num_words = kPacks * Words::whole > Words::shifted ? kPacks * Words::whole : Words::shifted;
   const int packs = kPacks == 1 ? 1 : params.packs;
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * (elementwise_threads * packs) + threadIdx.x;
+  uint32_t block = blockIdx.x;
+  if constexpr (is_broadcast<Params>) {
+    if (params.run_blocks != 0) {
+      const uint32_t in_group = block % broadcast_group_blocks;
+      block /= broadcast_group_blocks;
+      const uint32_t run = take_index(&block, params.num_runs);
+      block = run * params.run_blocks + block * broadcast_group_blocks + in_group;
+    }
+  }
+  const int64_t item = static_cast<int64_t>(block) * (elementwise_threads * packs) + threadIdx.x;
   const auto has = [&](int p) { return p < packs && item + p * elementwise_threads < params.num_packs; };
   uint32_t words[num_inputs][num_words];
   int pending[num_inputs][kPacks] = {};  // what load_repeated() leaves to be done after all loads have started

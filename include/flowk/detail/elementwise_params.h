@@ -13,7 +13,7 @@ namespace flowk::detail {
 // The version of the parameters' layout and meaning. A plan of another libflowk has other parameters than a kernel that
 // was compiled with this header: flowk_functor_plan() compares. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every
 // change of a struct, an enum or a constant of this file.
-constexpr int elementwise_params_version = 3;
+constexpr int elementwise_params_version = 4;
 
 // Threads per block. Blocks that each write 4 KB once, in memory order, are as fast as a memcpy.
 constexpr int elementwise_threads = 256;
@@ -83,6 +83,9 @@ struct ContiguousElementwiseParams : LinearPacks {
 constexpr int spread_bytes = 8, spread_index_bits = 4;
 constexpr int spread_load_bytes = 12;
 
+// Neighbouring blocks that take a turn, where the blocks of runs take turns.
+constexpr uint32_t broadcast_group_blocks = 32;
+
 // elementwise_broadcast: out is linear, and every input is linear, one element, or repeated: element i of out takes
 // element (i / repeat) % period.
 struct RepeatedOperand : ElementwiseOperand {
@@ -100,6 +103,11 @@ struct RepeatedOperand : ElementwiseOperand {
 template <int kOperands>
 struct BroadcastElementwiseParams : LinearPacks {
   int32_t has_tables;
+  // If an input repeats a run that is too long for the L2 cache: `num_runs` repetitions of `run_blocks` blocks each.
+  // Groups of their blocks take turns, so that those which read the same part of the run follow one another. Else
+  // run_blocks is 0.
+  uint32_t run_blocks;
+  Divider num_runs;
   RepeatedOperand operands[kOperands];
 };
 
@@ -128,6 +136,9 @@ struct ElementwiseRows {
   // elementwise_strided: a thread's packs are this far apart, along their row or along the outermost dimension.
   int32_t pack_columns;
   int32_t pack_rows;
+  // elementwise_strided: brings the sectors that a row's ends share with other data into the L2 cache before it writes
+  // to them. A sector that was written in part is slow to leave the cache, unless it is there whole.
+  int32_t prefetches_ends;
   int32_t num_dims;                    // at least 1: without other dimensions, dimension 0 has one index
   Divider dims[elementwise_max_dims];  // extents: the outermost dimension, then the others from the innermost on
 };

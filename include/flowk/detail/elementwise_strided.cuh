@@ -27,6 +27,13 @@ __device__ __forceinline__ uint32_t locate_row(const StridedElementwiseParams<kO
   return row;
 }
 
+// Brings the sector of an address into the L2 cache.
+__device__ __forceinline__ void prefetch_sector([[maybe_unused]] const unsigned char* address) {
+#ifndef FLOWK_SIMT
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 // Elements [first, last) of a pack: those that are in the row.
 struct PackPart {
   int first, last;
@@ -138,6 +145,12 @@ __global__ void __launch_bounds__(elementwise_threads,
   }
   if (parts[0].first >= parts[0].last) return;
   wait_on_dependent_grids();
+  if (rows.prefetches_ends) {
+#pragma unroll
+    for (int p = 0; p < max; ++p)
+      if (parts[p].first < parts[p].last && parts[p].last - parts[p].first < kN)
+        prefetch_sector(global_pointer(locate(0) + static_cast<uintptr_t>(p * out.pack_stride)));
+  }
   // Both packs in one call, if their values leave room for those of a long formula.
   constexpr int together = kN * max <= 8 ? max : 1;
   using Work = PackWork<kN * together, max / together, Out, In...>;
