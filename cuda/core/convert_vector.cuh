@@ -41,6 +41,31 @@ __device__ __forceinline__ void visit_type(int32_t dtype, const Body& body) {
   }
 }
 
+// Byte i of a word as a T of one byte, extended to 32 bits in one instruction.
+template <class T>
+__device__ __forceinline__ int32_t byte_of(uint32_t word, int i) {
+#ifdef FLOWK_SIMT
+  return static_cast<T>(word >> (8 * i));
+#else
+  // Selector 4 is a zero byte, 8 + i the sign of byte i.
+  const uint32_t selector = static_cast<uint32_t>(std::is_signed_v<T> ? (8 + i) * 0x1110 + i : 0x4440 + i);
+  int32_t value;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(value) : "r"(word), "r"(selector));
+  return value;
+#endif
+}
+
+// x != 0 as 0 or 1, in one instruction.
+__device__ __forceinline__ uint32_t as_bool(uint32_t x) {
+#ifdef FLOWK_SIMT
+  return x != 0;
+#else
+  uint32_t result;
+  asm("min.u32 %0, %1, 1;" : "=r"(result) : "r"(x));
+  return result;
+#endif
+}
+
 template <class T, class Compute, int kN>
 __device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compute (&values)[kN]) {
   if constexpr (is_float8<T> && kN % 2 == 0) {
@@ -49,6 +74,14 @@ __device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compu
       const float2 pair = widen_pair<T>(raw[i] | static_cast<uint32_t>(raw[i + 1]) << 8);
       values[i] = pair.x;
       values[i + 1] = pair.y;
+    }
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) == 1 &&
+                       std::is_same_v<Compute, int32_t> && kN % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      uint32_t word;
+      __builtin_memcpy(&word, raw + i / 4 * 4, sizeof(word));
+      values[i] = byte_of<T>(word, i % 4);
     }
   } else {
 #pragma unroll
@@ -124,6 +157,8 @@ __device__ __forceinline__ void narrow_as(const Compute (&values)[kN], Pack<size
           __byte_perm(narrow_pair<T>(values[i], values[i + 1]), narrow_pair<T>(values[i + 2], values[i + 3]), 0x5410);
       __builtin_memcpy(raw + i, &word, sizeof(word));
     }
+  } else if constexpr (std::is_same_v<T, bool> && std::is_integral_v<Compute> && sizeof(Compute) == 4) {
+    pack_elements<1>(raw, [&](int i) { return as_bool(static_cast<uint32_t>(values[i])); });
   } else if constexpr (std::is_integral_v<T> && sizeof(T) <= 2 && std::is_same_v<Compute, float>) {
     pack_elements<sizeof(T)>(raw, [&](int i) { return to_bits<T>(values[i]); });
   } else {

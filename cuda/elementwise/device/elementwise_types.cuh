@@ -4,7 +4,7 @@
 // kernel of their own, and one kernel serves all floats.
 #pragma once
 
-#include "core/values.cuh"
+#include "core/convert_vector.cuh"
 #include "elementwise/elementwise.h"
 #include "flowk/detail/elementwise_kernel.cuh"
 #include "flowk/flowk.h"
@@ -28,88 +28,6 @@ constexpr int32_t dtype_of = std::is_same_v<T, bool>         ? FLOWK_BOOL
                              : std::is_same_v<T, double>     ? FLOWK_FLOAT64
                              : std::is_same_v<T, Float8E4M3> ? FLOWK_FLOAT8_E4M3
                                                              : FLOWK_FLOAT8_E5M2;
-
-// Byte i of a word as a T of one byte, extended to 32 bits in one instruction.
-template <class T>
-__device__ __forceinline__ int32_t byte_of(uint32_t word, int i) {
-#ifdef FLOWK_SIMT
-  return static_cast<T>(word >> (8 * i));
-#else
-  // Selector 4 is a zero byte, 8 + i the sign of byte i.
-  const uint32_t selector = static_cast<uint32_t>(std::is_signed_v<T> ? (8 + i) * 0x1110 + i : 0x4440 + i);
-  int32_t value;
-  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(value) : "r"(word), "r"(selector));
-  return value;
-#endif
-}
-
-// x != 0 as 0 or 1, in one instruction.
-__device__ __forceinline__ uint32_t as_bool(uint32_t x) {
-#ifdef FLOWK_SIMT
-  return x != 0;
-#else
-  uint32_t result;
-  asm("min.u32 %0, %1, 1;" : "=r"(result) : "r"(x));
-  return result;
-#endif
-}
-
-// A bool in memory is a byte that is zero or not.
-template <class T, int kN, class Compute>
-__device__ __forceinline__ void unpack_as(const uint32_t* words, Compute (&values)[kN]) {
-  if constexpr (std::is_same_v<T, bool>) {
-    uint8_t bytes[kN];
-    __builtin_memcpy(bytes, words, sizeof(bytes));
-#pragma unroll
-    for (int i = 0; i < kN; ++i) values[i] = static_cast<Compute>(bytes[i] != 0);
-  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 1 && sizeof(Compute) == 4) {
-#pragma unroll
-    for (int i = 0; i < kN; ++i) values[i] = byte_of<T>(words[i / 4], i % 4);
-  } else if constexpr (is_float8<T> && kN % 2 == 0) {
-    uint8_t bytes[kN];
-    __builtin_memcpy(bytes, words, sizeof(bytes));
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      const float2 pair = widen_pair<T>(bytes[i] | static_cast<uint32_t>(bytes[i + 1]) << 8);
-      values[i] = static_cast<Compute>(pair.x);
-      values[i + 1] = static_cast<Compute>(pair.y);
-    }
-  } else {
-    T elements[kN];
-    __builtin_memcpy(static_cast<void*>(elements), words, sizeof(elements));
-#pragma unroll
-    for (int i = 0; i < kN; ++i) values[i] = static_cast<Compute>(widen(elements[i]));
-  }
-}
-
-template <class T, int kN, class Compute>
-__device__ __forceinline__ void pack_as(const Compute (&values)[kN], uint32_t* words) {
-  if constexpr (std::is_same_v<T, bool> && std::is_integral_v<Compute> && sizeof(Compute) == 4) {
-    uint8_t bytes[kN];
-#pragma unroll
-    for (int i = 0; i < kN; ++i) bytes[i] = static_cast<uint8_t>(as_bool(static_cast<uint32_t>(values[i])));
-    __builtin_memcpy(words, bytes, sizeof(bytes));
-    return;
-  }
-  if constexpr (is_float16<T> && std::is_same_v<Compute, float> && kN % 2 == 0) {
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) words[i / 2] = narrow_pair<T>(values[i], values[i + 1]);
-  } else if constexpr (is_float8<T> && std::is_same_v<Compute, float> && kN % 2 == 0) {
-    uint8_t bytes[kN];
-#pragma unroll
-    for (int i = 0; i < kN; i += 2) {
-      const uint32_t pair = narrow_pair<T>(values[i], values[i + 1]);
-      bytes[i] = static_cast<uint8_t>(pair);
-      bytes[i + 1] = static_cast<uint8_t>(pair >> 8);
-    }
-    __builtin_memcpy(words, bytes, sizeof(bytes));
-  } else {
-    T elements[kN];
-#pragma unroll
-    for (int i = 0; i < kN; ++i) elements[i] = convert<T>(values[i]);
-    __builtin_memcpy(words, static_cast<const void*>(elements), sizeof(elements));
-  }
-}
 
 // Calls visit(T()) for the one of Types that `dtype` names, among those of at most kLargest bytes; for bool if it
 // names none of them.
@@ -149,7 +67,11 @@ struct AnyOf {
   template <int kN>
   __device__ __forceinline__ static void unpack(const ElementwiseOperand& operand, const uint32_t* words,
                                                 Compute (&values)[kN]) {
-    visit_type<kLargest, Types...>(operand.dtype, [&](auto type) { unpack_as<decltype(type)>(words, values); });
+    visit_type<kLargest, Types...>(operand.dtype, [&]<class T>(T) {
+      Pack<sizeof(T)> raw[kN];
+      __builtin_memcpy(raw, words, sizeof(raw));
+      widen_as<T>(raw, values);
+    });
   }
   template <int kN>
   __device__ __forceinline__ static void pack(const ElementwiseOperand& operand, const Compute (&values)[kN],
@@ -160,16 +82,22 @@ struct AnyOf {
         Unsigned unsigned_values[kN];
 #pragma unroll
         for (int i = 0; i < kN; ++i) unsigned_values[i] = static_cast<Unsigned>(values[i]);
-        visit_type<kLargest, Types...>(operand.dtype & ~from_unsigned, [&](auto type) {
-          if constexpr (is_float<decltype(type)>) pack_as<decltype(type)>(unsigned_values, words);
+        visit_type<kLargest, Types...>(operand.dtype & ~from_unsigned, [&]<class T>(T) {
+          if constexpr (is_float<T>) pack_as<T>(unsigned_values, words);
         });
         return;
       }
     }
-    visit_type<kLargest, Types...>(operand.dtype, [&](auto type) { pack_as<decltype(type)>(values, words); });
+    visit_type<kLargest, Types...>(operand.dtype, [&]<class T>(T) { pack_as<T>(values, words); });
   }
 
  private:
+  template <class T, int kN, class Values>
+  __device__ __forceinline__ static void pack_as(const Values (&values)[kN], uint32_t* words) {
+    Pack<sizeof(T)> raw[kN];
+    narrow_as<T>(values, raw);
+    __builtin_memcpy(words, raw, sizeof(raw));
+  }
   template <int bytes>
   static constexpr bool has_size = bytes <= kLargest && ((static_cast<int>(sizeof(Types)) == bytes) || ...);
 };

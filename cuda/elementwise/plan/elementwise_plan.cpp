@@ -222,8 +222,8 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
     if (lengths[k] <= 1) continue;
     const int64_t element_bytes = int64_t{1} << operand.element_shift, num_runs = problem.count / lengths[k];
     // A long run has left the L2 cache when its next repetition needs it.
-    if (repeats[k] == 1 && lengths[k] * element_bytes >= min_long_row_bytes && num_runs > 1 &&
-        num_runs <= max_long_rows) {
+    if (pack_elements <= max_turns_pack_elements && repeats[k] == 1 &&
+        lengths[k] * element_bytes >= min_long_row_bytes && num_runs > 1 && num_runs <= max_long_rows) {
       const int64_t blocks = ceil_div(plan->launch.num_blocks, num_runs);
       params.num_runs = Divider(static_cast<uint32_t>(num_runs));
       params.run_blocks = static_cast<uint32_t>(round_up(blocks, broadcast_group_blocks));

@@ -22,7 +22,7 @@ __device__ __forceinline__ void run_contiguous(const Params& params, const Facto
   constexpr int num_words = kPacks * Words::whole > Words::shifted ? kPacks * Words::whole : Words::shifted;
   const int packs = kPacks == 1 ? 1 : params.packs;
   uint32_t block = blockIdx.x;
-  if constexpr (is_broadcast<Params>) {
+  if constexpr (is_broadcast<Params> && kN <= max_turns_pack_elements) {
     if (params.run_blocks != 0) {
       const uint32_t in_group = block % broadcast_group_blocks;
       block /= broadcast_group_blocks;

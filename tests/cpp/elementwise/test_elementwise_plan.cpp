@@ -148,14 +148,32 @@ TEST(rows_that_share_all_inputs_are_broadcast_rows) {
   CHECK(small.kernel() == ElementwiseKernel::broadcast);
 }
 
-TEST(a_row_that_leaves_the_cache_is_loaded_once_for_few_rows) {
-  const auto kernel_of_rows = [](int64_t rows, int64_t columns) {
-    return plan_of(add(FLOWK_FLOAT32, {rows, columns}, {{}, {}, {{}, {0, 1}}})).kernel();
+TEST(the_blocks_of_long_rows_take_turns) {
+  const auto params_of_rows = [](flowk_dtype dtype, int64_t rows, int64_t columns) {
+    const ElementwisePlan plan = plan_of(add(dtype, {rows, columns}, {{}, {}, {{}, {0, 1}}}));
+    const auto& params = std::get<Broadcast>(plan.mechanism).params;
+    if (params.run_blocks != 0)
+      CHECK(plan.launch.num_blocks == rows * params.run_blocks && params.num_runs.divisor == rows);
+    return params;
   };
-  CHECK(kernel_of_rows(3, 1 << 22) == ElementwiseKernel::broadcast_rows);
-  CHECK(kernel_of_rows(8, 1 << 22) == ElementwiseKernel::broadcast);
-  CHECK(kernel_of_rows(3, 1 << 20) == ElementwiseKernel::broadcast);
-  CHECK(kernel_of_rows(3, (1 << 22) + 1) == ElementwiseKernel::broadcast);
+  CHECK(params_of_rows(FLOWK_FLOAT32, 3, 1 << 22).run_blocks == 2048);
+  CHECK(params_of_rows(FLOWK_FLOAT32, 3, (1 << 22) + 1).run_blocks == 2048 + broadcast_group_blocks);
+  CHECK(params_of_rows(FLOWK_FLOAT32, 16, 1 << 22).run_blocks != 0);
+  CHECK(params_of_rows(FLOWK_FLOAT32, 17, 1 << 22).run_blocks == 0);
+  CHECK(params_of_rows(FLOWK_FLOAT32, 3, 1 << 20).run_blocks == 0);
+  CHECK(params_of_rows(FLOWK_UINT8, 3, 1 << 25).run_blocks == 0);
+}
+
+TEST(short_rows_with_gaps_prefetch_their_ends) {
+  const auto prefetches = [](int64_t columns, int64_t out_stride) {
+    const ElementwisePlan plan = plan_of(add(FLOWK_FLOAT16, {1000, columns}, {{{}, {out_stride, 1}}, {}, {}}));
+    return strided(plan)->rows.prefetches_ends != 0;
+  };
+  CHECK(prefetches(77, 154) && prefetches(288, 300));
+  CHECK(!prefetches(289, 300));
+  CHECK(!prefetches(5, 10));  // is stored by elements
+  const ElementwisePlan linear = plan_of(add(FLOWK_FLOAT16, {1000, 77}, {{}, {{}, {154, 1}}, {{}, {154, 1}}}));
+  CHECK(!strided(linear)->rows.prefetches_ends);
 }
 
 TEST(outputs_with_gaps_have_packs_of_their_own_in_every_row) {
