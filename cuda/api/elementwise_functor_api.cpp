@@ -44,15 +44,14 @@ int32_t find_part(const ElementwiseRequest& request, int32_t part, ElementwiseRe
   return num_first + find_part(second, part - num_first, found);
 }
 
-template <class Params>
-void write_params(const Params& params, flowk_functor_launch* launch) {
-  launch->params_bytes = sizeof params;
-  std::memcpy(launch->params, &params, sizeof params);
-}
-
 template <int kOperands>
-void write_params_of(const ElementwisePlan& plan, flowk_functor_launch* launch) {
-  std::visit([&](const auto& chosen) { write_params(params_for<kOperands>(chosen.params), launch); }, plan.mechanism);
+void write_params(const ElementwisePlan& plan, flowk_functor_launch* launch) {
+  std::visit(
+      [&](const auto& chosen) {
+        launch->params_bytes = sizeof(params_for<kOperands>(chosen.params));
+        std::memcpy(launch->params, &chosen.params, launch->params_bytes);
+      },
+      plan.mechanism);
 }
 
 Status check_part(int32_t part, int32_t num_parts) {
@@ -86,9 +85,9 @@ Status plan_functor(const Operand* operands, int32_t num_operands, int32_t rank,
   launch->num_blocks = plan.launch.num_blocks;
   launch->shared_bytes = plan.launch.shared_bytes;
   switch (num_operands) {
-    case 2: write_params_of<2>(plan, launch); break;
-    case 3: write_params_of<3>(plan, launch); break;
-    default: write_params_of<4>(plan, launch); break;
+    case 2: write_params<2>(plan, launch); break;
+    case 3: write_params<3>(plan, launch); break;
+    default: write_params<4>(plan, launch); break;
   }
   return {};
 }

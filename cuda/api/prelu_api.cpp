@@ -77,6 +77,21 @@ Status check_apart_or_same(const Memory& a, const Memory& b) {
   return a.pointer == b.pointer ? Status() : check_apart(a, b);
 }
 
+// The tensors of a backward call.
+struct GradientMemory {
+  Memory dy, x, dx, alpha, dalpha;
+};
+GradientMemory memory_of(const PreluBackwardRequest& request) {
+  const int64_t num_elements = request.outer * request.channels * request.inner;
+  const int64_t num_bytes = num_elements * dtype_info(request.dtype).element_bytes;
+  const int64_t alpha_bytes = request.channels * dtype_info(request.alpha_dtype).element_bytes;
+  return {{"dy", request.dy, num_bytes},
+          {"x", request.x, num_bytes},
+          {"dx", request.dx, num_bytes},
+          {"alpha", request.alpha, alpha_bytes},
+          {"dalpha", request.dalpha, alpha_bytes}};
+}
+
 Status check_prelu(const PreluRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
@@ -126,15 +141,11 @@ Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty)
   FLOWK_RETURN_IF_ERROR(check_pointer("x", request.x, dtype));
   FLOWK_RETURN_IF_ERROR(check_pointer("alpha", request.alpha, alpha_dtype));
   if (request.dx != nullptr) FLOWK_RETURN_IF_ERROR(check_pointer("dx", request.dx, dtype));
-  const int64_t num_bytes = num_elements * dtype.element_bytes;
-  const Memory dy = {"dy", request.dy, num_bytes}, x = {"x", request.x, num_bytes}, dx = {"dx", request.dx, num_bytes};
-  const int64_t alpha_bytes = request.channels * alpha_dtype.element_bytes;
-  const Memory alpha = {"alpha", request.alpha, alpha_bytes}, dalpha = {"dalpha", request.dalpha, alpha_bytes};
+  const auto [dy, x, dx, alpha, dalpha] = memory_of(request);
   FLOWK_RETURN_IF_ERROR(check_apart_or_same(dx, dy));
   FLOWK_RETURN_IF_ERROR(check_apart_or_same(dx, x));
   FLOWK_RETURN_IF_ERROR(check_apart(dx, alpha));
-  const Memory others[] = {dy, x, dx, alpha};
-  for (const Memory& other : others) FLOWK_RETURN_IF_ERROR(check_apart(dalpha, other));
+  for (const Memory& other : {dy, x, dx, alpha}) FLOWK_RETURN_IF_ERROR(check_apart(dalpha, other));
   return {};
 }
 
@@ -168,17 +179,9 @@ Status check_workspace(const PreluBackwardRequest& request, const Device& device
   const int64_t needed_bytes = needed_workspace_bytes(request, device);
   if (needed_bytes == 0) return {};
   FLOWK_RETURN_IF_ERROR(check_workspace_memory(request.workspace, workspace_bytes, needed_bytes));
-  DtypeInfo dtype, alpha_dtype;
-  FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
-  const int64_t num_bytes = request.outer * request.channels * request.inner * dtype.element_bytes;
-  const int64_t alpha_bytes = request.channels * alpha_dtype.element_bytes;
   const Memory workspace = {"workspace", request.workspace, needed_bytes};
-  const Memory others[] = {{"dy", request.dy, num_bytes},
-                           {"x", request.x, num_bytes},
-                           {"dx", request.dx, num_bytes},
-                           {"alpha", request.alpha, alpha_bytes},
-                           {"dalpha", request.dalpha, alpha_bytes}};
-  for (const Memory& other : others) FLOWK_RETURN_IF_ERROR(check_apart(workspace, other));
+  const auto [dy, x, dx, alpha, dalpha] = memory_of(request);
+  for (const Memory& other : {dy, x, dx, alpha, dalpha}) FLOWK_RETURN_IF_ERROR(check_apart(workspace, other));
   return {};
 }
 

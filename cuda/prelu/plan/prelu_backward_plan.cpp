@@ -62,20 +62,19 @@ int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, cons
   const int64_t element_bytes = element_bytes_of(request.dtype), max_misalignment = vector_bytes / element_bytes - 1;
   const auto at = [](int64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); };
   // Of dx's offset in a vector, a plan's workspace depends on whether there is one, and on the number of vectors: the
-  // smallest and the largest offset cover both numbers.
+  // smallest and the largest offset cover both numbers. Of alpha's, only by_warp_column depends on it, and needs none.
   for (const int64_t misalignment : {int64_t{0}, int64_t{1}, max_misalignment})
-    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}})  // in place, misaligned, neither
-      for (const int64_t alpha_shift : {int64_t{0}, element_bytes}) {            // aligned, misaligned
-        PreluBackwardRequest placed = request;                                   // no plan reads through its pointers
-        placed.dx = at(4096 + misalignment * element_bytes);
-        placed.x = at(4096 + misalignment * element_bytes + x_distance);
-        placed.dy = at(misalignment * element_bytes);
-        placed.alpha = at(8192 + alpha_shift);
-        placed.dalpha = at(4096);
-        PreluBackwardPlan plan;
-        plan_prelu_backward(placed, device, {}, &plan);
-        max_bytes = std::max(max_bytes, plan.workspace_bytes);
-      }
+    for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}}) {  // in place, misaligned, neither
+      PreluBackwardRequest placed = request;                                       // no plan reads through its pointers
+      placed.dx = at(4096 + misalignment * element_bytes);
+      placed.x = at(4096 + misalignment * element_bytes + x_distance);
+      placed.dy = at(misalignment * element_bytes);
+      placed.alpha = at(8192 + element_bytes);
+      placed.dalpha = at(4096);
+      PreluBackwardPlan plan;
+      plan_prelu_backward(placed, device, {}, &plan);
+      max_bytes = std::max(max_bytes, plan.workspace_bytes);
+    }
   return max_bytes;
 }
 
