@@ -245,13 +245,8 @@ const char* Executor::set_up(const Grid& grid) {
       of_rank->warps[warp_index] = {.present = 0xffffffffu >> (warp_lanes - num_lanes), .ready = 0, .waiting = 0};
     }
   }
-  shared_bytes = grid.shared_bytes;
-  kernel = grid.kernel;
-  kernel_context = grid.kernel_context;
-  num_threads = grid.num_threads;
-  cluster_blocks = grid.cluster_blocks;
+  static_cast<Launch&>(*this) = grid;
   has_sm_90 = grid.has_sm_90;
-  reverse = grid.reverse;
   block_dim = dim3(static_cast<unsigned>(grid.num_threads));
   grid_dim = dim3(grid.num_blocks);
   failed = false;
@@ -361,14 +356,14 @@ const char* run_grid(const LaunchConfig& config, void (*kernel)(void*), void* ke
   Executor* executor = own_executor();
   if (executor == nullptr) return "simt: no memory for the executor";
   Grid grid;
-  grid.kernel = kernel;
-  grid.kernel_context = kernel_context;
+  static_cast<Launch&>(grid) = {.kernel = kernel,
+                                .kernel_context = kernel_context,
+                                .num_threads = config.num_threads,
+                                .cluster_blocks = cluster_blocks,
+                                .shared_bytes = static_cast<std::size_t>(config.shared_bytes),
+                                .reverse = settings.reverse};
   grid.num_blocks = static_cast<unsigned>(config.num_blocks);
-  grid.num_threads = config.num_threads;
-  grid.cluster_blocks = cluster_blocks;
   grid.has_sm_90 = settings.capability >= 90;
-  grid.shared_bytes = static_cast<std::size_t>(config.shared_bytes);
-  grid.reverse = settings.reverse;
   if (const char* missing = executor->set_up(grid)) return missing;
   {
     const DefaultFloatingPoint state;

@@ -73,18 +73,22 @@ struct Block {
   }
 };
 
-// A launch, shared by the host threads that run its clusters. They take the clusters in order.
-struct Grid {
-  static constexpr std::size_t fault_bytes = 320;
-
+// What every host thread knows of a launch.
+struct Launch {
   void (*kernel)(void*) = nullptr;
   void* kernel_context = nullptr;
-  unsigned num_blocks = 0;
   int num_threads = 0;
   int cluster_blocks = 1;
-  bool has_sm_90 = false;
   std::size_t shared_bytes = 0;
   bool reverse = false;
+};
+
+// A launch, shared by the host threads that run its clusters. They take the clusters in order.
+struct Grid : Launch {
+  static constexpr std::size_t fault_bytes = 320;
+
+  unsigned num_blocks = 0;
+  bool has_sm_90 = false;
   std::atomic<unsigned> next_step = 0;
   std::atomic<bool> failed = false;
   std::mutex fault_mutex;
@@ -101,13 +105,7 @@ struct Grid {
 // A fiber runs one thread after another until one has to wait; that one keeps the fiber, and the next thread to run
 // gets its own back or, when it has not started, a free one. So a kernel without barriers is a loop over the threads of
 // a block, and a barrier costs one switch per thread.
-struct Executor : Position {
-  void (*kernel)(void*) = nullptr;
-  void* kernel_context = nullptr;
-  int num_threads = 0;
-  bool reverse = false;
-  std::size_t shared_bytes = 0;
-  int cluster_blocks = 1;
+struct Executor : Position, Launch {
   unsigned cluster_phase = 0;
   int num_at_cluster = 0;
   int num_done = 0;  // blocks
