@@ -141,37 +141,28 @@ __global__ void __launch_bounds__(elementwise_threads,
            (position.row + thread.row(r)) * params.operands[k].row_stride + column * params.operands[k].step;
   };
   wait_on_dependent_grids();
-  for_each_input<In...>([&](auto index, auto type) {
-    constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::staged)
-      decltype(type)::type::with_size(
-          params.operands[k], [&](auto size) { stage_aligned<kN, decltype(size)::value>(params, position, k); });
+  const auto is_staged = [&](int k) { return params.operands[k].access == ElementwiseAccess::staged; };
+  for_each_input_if<In...>(params.operands, is_staged, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
+    stage_aligned<kN, bytes>(params, position, k);
   });
   // One element is repeated after the barrier: a selection here would wait for each row's load before the next one.
   uint32_t packs[Shape::rows_per_thread][num_inputs][PackWords<kN, In...>::whole];
-  for_each_input<In...>([&](auto index, auto type) {
-    constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::staged) return;
-    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
+  const auto is_loaded = [&](int k) { return !is_staged(k); };
+  for_each_input_if<In...>(params.operands, is_loaded, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
 #pragma unroll
-      for (int r = 0; r < Shape::rows_per_thread; ++r)
-        if (has_row(r)) load_unrepeated<kN, decltype(size)::value>(params.operands[k], locate(k, r), packs[r][k - 1]);
-    });
+    for (int r = 0; r < Shape::rows_per_thread; ++r)
+      if (has_row(r)) load_unrepeated<kN, bytes>(params.operands[k], locate(k, r), packs[r][k - 1]);
   });
   async_copy_wait();
   __syncthreads();
-  for_each_input<In...>([&](auto index, auto type) {
-    constexpr int k = decltype(index)::value;
-    if (params.operands[k].access == ElementwiseAccess::aligned) return;
-    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      constexpr int bytes = decltype(size)::value;
-      if (params.operands[k].access == ElementwiseAccess::staged) {
-        gather_aligned<kN, bytes>(&shared<unsigned char>() + params.operands[k].shared_offset, thread, k - 1, packs);
-        return;
-      }
+  const auto is_unfinished = [&](int k) { return params.operands[k].access != ElementwiseAccess::aligned; };
+  for_each_input_if<In...>(params.operands, is_unfinished, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
+    if (is_staged(k)) {
+      gather_aligned<kN, bytes>(&shared<unsigned char>() + params.operands[k].shared_offset, thread, k - 1, packs);
+      return;
+    }
 #pragma unroll
-      for (int r = 0; r < Shape::rows_per_thread; ++r) pack::repeat<kN, bytes>(packs[r][k - 1]);
-    });
+    for (int r = 0; r < Shape::rows_per_thread; ++r) pack::repeat<kN, bytes>(packs[r][k - 1]);
   });
   const auto functor = factory();
   // A loop, for one copy of the functor's code. The packs move up, so that they stay in registers.
@@ -180,7 +171,8 @@ __global__ void __launch_bounds__(elementwise_threads,
     if (has_row(r)) {
       uint32_t out[Work::out_words];
       Work::compute(params.operands, functor, 1, packs[0], out);
-      Out::with_size(params.operands[0], [&](auto size) { pack::store<kN* decltype(size)::value>(locate(0, r), out); });
+      Out::with_size(params.operands[0],
+                     [&]<int bytes>(Constant<bytes>) { pack::store<kN * bytes>(locate(0, r), out); });
     }
 #pragma unroll
     for (int q = 0; q + 1 < Shape::rows_per_thread; ++q)

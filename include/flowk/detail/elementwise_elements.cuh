@@ -99,4 +99,16 @@ __device__ __forceinline__ void for_each_input(const Visit& visit) {
   for_each_input_from<1, In...>(visit);
 }
 
+// Calls visit(Constant<k>(), Constant<bytes per element>()) for the inputs k for which takes(k) is true.
+template <class... In, class Operands, class Takes, class Visit>
+__device__ __forceinline__ void for_each_input_if(const Operands& operands, const Takes& takes, const Visit& visit) {
+  for_each_input<In...>([&]<int k, class First>(Constant<k>, TypeOf<First>) {
+    if (takes(k)) First::with_size(operands[k], [&](auto size) { visit(Constant<k>(), size); });
+  });
+}
+template <class... In, class Operands, class Visit>
+__device__ __forceinline__ void for_each_input(const Operands& operands, const Visit& visit) {
+  for_each_input_if<In...>(operands, [](int) { return true; }, visit);
+}
+
 }  // namespace flowk::detail

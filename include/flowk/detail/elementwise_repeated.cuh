@@ -191,21 +191,17 @@ __device__ __forceinline__ void load_repeated(const RepeatedOperand& operand, ui
 // Copies the tables to shared memory: element j of a table is element j % period of the input.
 template <class... In, class Params>
 __device__ __forceinline__ void stage_tables(const Params& params) {
-  for_each_input<In...>([&](auto input, auto type) {
-    constexpr int k = decltype(input)::value;
-    if (params.operands[k].access != ElementwiseAccess::repeated_table) return;
-    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      constexpr int bytes = decltype(size)::value;
-      const RepeatedOperand& operand = params.operands[k];
+  const auto has_table = [&](int k) { return params.operands[k].access == ElementwiseAccess::repeated_table; };
+  for_each_input_if<In...>(params.operands, has_table, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
+    const RepeatedOperand& operand = params.operands[k];
 #pragma unroll 1
-      for (uint32_t j = threadIdx.x; j < operand.table_elements; j += elementwise_threads) {
-        uint32_t rest = j;
-        const uint32_t index = take_index(&rest, operand.period);
-        uint32_t element[(bytes + 3) / 4];
-        pack::load<bytes>(element, params.operands[k].data + index * bytes);
-        pack::store<bytes>(&shared<unsigned char>() + operand.table_offset + j * bytes, element);
-      }
-    });
+    for (uint32_t j = threadIdx.x; j < operand.table_elements; j += elementwise_threads) {
+      uint32_t rest = j;
+      const uint32_t index = take_index(&rest, operand.period);
+      uint32_t element[(bytes + 3) / 4];
+      pack::load<bytes>(element, operand.data + index * bytes);
+      pack::store<bytes>(&shared<unsigned char>() + operand.table_offset + j * bytes, element);
+    }
   });
 }
 

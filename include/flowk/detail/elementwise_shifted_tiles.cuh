@@ -199,37 +199,32 @@ __global__ void __launch_bounds__(
     const int column = tile_column + thread.pack * kN - phase;
     const auto has = [&](int i) { return static_cast<uint32_t>(column + i) < static_cast<uint32_t>(row_elements); };
     uint32_t words[num_inputs][PackWords<kN, In...>::whole];
-    for_each_input<In...>([&](auto index, auto type) {
-      constexpr int k = decltype(index)::value;
+    for_each_input<In...>(params.operands, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
       const StridedOperand& operand = params.operands[k];
-      decltype(type)::type::with_size(operand, [&](auto size) {
-        constexpr int bytes = decltype(size)::value;
-        uint32_t* const own = words[k - 1];
-        if (operand.access == ElementwiseAccess::staged) {
-          gather_pack<kN, bytes>(operand, staged_offsets[k] - phase * operand.pitch, own);
-          staged_offsets[k] += Shape::rows_per_pass * bytes;
-          return;
-        }
-        if (operand.access == ElementwiseAccess::staged_rows) {
-          cut_pack<kN, bytes>(operand, staged_offsets[k] - phase * bytes, own);
-          staged_offsets[k] += Shape::rows_per_pass * operand.pitch;
-          return;
-        }
-        const unsigned char* at = global_pointer(addresses[k]);
-        addresses[k] += static_cast<uintptr_t>(operand.pass_stride);
-        if (operand.access != ElementwiseAccess::gather) return load_whole_pack<kN, bytes>(operand, at, own);
-        uint32_t elements[kN][(bytes + 3) / 4] = {};
-        at -= phase * operand.step;
+      uint32_t* const own = words[k - 1];
+      if (operand.access == ElementwiseAccess::staged) {
+        gather_pack<kN, bytes>(operand, staged_offsets[k] - phase * operand.pitch, own);
+        staged_offsets[k] += Shape::rows_per_pass * bytes;
+        return;
+      }
+      if (operand.access == ElementwiseAccess::staged_rows) {
+        cut_pack<kN, bytes>(operand, staged_offsets[k] - phase * bytes, own);
+        staged_offsets[k] += Shape::rows_per_pass * operand.pitch;
+        return;
+      }
+      const unsigned char* at = global_pointer(addresses[k]);
+      addresses[k] += static_cast<uintptr_t>(operand.pass_stride);
+      if (operand.access != ElementwiseAccess::gather) return load_whole_pack<kN, bytes>(operand, at, own);
+      uint32_t elements[kN][(bytes + 3) / 4] = {};
+      at -= phase * operand.step;
 #pragma unroll
-        for (int i = 0; i < kN; ++i, at += operand.step)
-          if (has(i)) pack::load<bytes>(elements[i], at);
-        pack::join<kN, bytes>(elements, own);
-      });
+      for (int i = 0; i < kN; ++i, at += operand.step)
+        if (has(i)) pack::load<bytes>(elements[i], at);
+      pack::join<kN, bytes>(elements, own);
     });
     uint32_t result[Work::out_words];
     Work::compute(params.operands, functor, 1, words, result);
-    Out::with_size(out, [&](auto size) {
-      constexpr int bytes = decltype(size)::value;
+    Out::with_size(out, [&]<int bytes>(Constant<bytes>) {
       unsigned char* at = global_pointer(addresses[0]) - phase * out.step;
       if (out.access == ElementwiseAccess::aligned && column >= 0 && column + kN <= row_elements)
         return pack::store<kN * bytes>(at, result);

@@ -157,38 +157,31 @@ __global__ void __launch_bounds__(elementwise_threads,
   const auto functor = factory();
   uint32_t packs[num_inputs][max][PackWords<kN, In...>::shifted] = {};
   int shifts[num_inputs][max];
-  for_each_input<In...>([&](auto input, auto type) {
-    constexpr int k = decltype(input)::value;
-    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      load_row_packs<kN, max, decltype(size)::value>(params.operands[k], locate(k), params.operands[k].pack_stride,
-                                                     parts, packs[k - 1], shifts[k - 1]);
-    });
+  for_each_input<In...>(params.operands, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
+    load_row_packs<kN, max, bytes>(params.operands[k], locate(k), params.operands[k].pack_stride, parts, packs[k - 1],
+                                   shifts[k - 1]);
   });
   uint32_t words[num_inputs][max * PackWords<kN, In...>::whole];
-  for_each_input<In...>([&](auto input, auto type) {
-    constexpr int k = decltype(input)::value;
-    decltype(type)::type::with_size(params.operands[k], [&](auto size) {
-      constexpr int bytes = kN * decltype(size)::value;
+  for_each_input<In...>(params.operands, [&]<int k, int size>(Constant<k>, Constant<size>) {
+    constexpr int bytes = kN * size;
 #pragma unroll
-      for (int p = 0; p < max; ++p) {
-        uint32_t* const own = packs[k - 1][p];
-        if constexpr (bytes >= 4)
-          if (shifts[k - 1][p] != 0) pack::shift_down<bytes>(own, shifts[k - 1][p]);
-        if constexpr (!TakesAnyValues<decltype(functor)>) clear_others<kN, decltype(size)::value>(own, parts[p]);
-        if constexpr (bytes < 4) {
-          // An element in all places of the pack is also in the rest of the word.
-          put_short_pack<bytes>(words[k - 1], p, own[0] & 0xffffffffu >> (32 - 8 * bytes));
-        } else {
+    for (int p = 0; p < max; ++p) {
+      uint32_t* const own = packs[k - 1][p];
+      if constexpr (bytes >= 4)
+        if (shifts[k - 1][p] != 0) pack::shift_down<bytes>(own, shifts[k - 1][p]);
+      if constexpr (!TakesAnyValues<decltype(functor)>) clear_others<kN, size>(own, parts[p]);
+      if constexpr (bytes < 4) {
+        // An element in all places of the pack is also in the rest of the word.
+        put_short_pack<bytes>(words[k - 1], p, own[0] & 0xffffffffu >> (32 - 8 * bytes));
+      } else {
 #pragma unroll
-          for (int w = 0; w < bytes / 4; ++w) words[k - 1][p * bytes / 4 + w] = own[w];
-        }
+        for (int w = 0; w < bytes / 4; ++w) words[k - 1][p * bytes / 4 + w] = own[w];
       }
-    });
+    }
   });
   uint32_t result[Work::out_words];
   Work::compute(params.operands, functor, rows.packs, words, result);
-  Out::with_size(out, [&](auto size) {
-    constexpr int bytes = decltype(size)::value;
+  Out::with_size(out, [&]<int bytes>(Constant<bytes>) {
 #pragma unroll
     for (int p = 0; p < max; ++p) {
       unsigned char* const at = global_pointer(locate(0) + static_cast<uintptr_t>(p * out.pack_stride));
