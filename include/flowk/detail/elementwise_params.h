@@ -84,7 +84,7 @@ constexpr int spread_bytes = 8, spread_index_bits = 4;
 constexpr int spread_load_bytes = 12;
 
 // Where the blocks of runs take turns, this many neighbours have a turn. Packs of 16 elements take none: the kernel
-// would be 2 to 4 % slower for all inputs.
+// would be slower for all inputs.
 constexpr uint32_t broadcast_group_blocks = 32;
 constexpr int max_turns_pack_elements = 8;
 
