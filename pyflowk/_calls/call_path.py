@@ -198,15 +198,10 @@ def program_cache_text() -> str:
 def _paths() -> Iterator[str]:
     """Where the extension of a source tree is: in the build folder of the library that FLOWK_LIBRARY names, or in the
     installed package."""
-    folders = []
-    choice = os.environ.get("FLOWK_LIBRARY", "")
-    if choice not in ("", *native.FILE_NAMES):
-        path = os.path.abspath(choice)
-        folder = path if os.path.isdir(path) else os.path.dirname(path)
-        folders.append(os.path.join(os.path.dirname(folder), "pyflowk", "_calls"))
-    libraries = native.installed_paths(native.FILE_NAMES["simt"])
-    folders += [os.path.join(os.path.dirname(os.path.dirname(path)), "_calls") for path in libraries]
-    return (os.path.join(folder, "_program_cache.abi3.so") for folder in folders)
+    file_name = "_program_cache.abi3.so"
+    yield from native.paths_beside(file_name, "_calls")
+    for library in native.installed_paths(native.FILE_NAMES["simt"]):
+        yield os.path.join(os.path.dirname(os.path.dirname(library)), "_calls", file_name)
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
 
 import jax
 
@@ -59,18 +58,8 @@ def load() -> ctypes.CDLL:
 
 def path() -> str:
     """The path of the handlers' library; ImportError if there is none."""
-    paths = list(_paths())
+    paths = [*native.paths_beside(FILE_NAME, "_jax"), *native.installed_paths(FILE_NAME)]
     for candidate in paths:
         if os.path.exists(candidate):
             return candidate
     raise ImportError(f"{FILE_NAME}, which pyflowk.jax needs, is not found (looked for {', '.join(paths)})")
-
-
-def _paths() -> Iterator[str]:
-    choice = os.environ.get("FLOWK_LIBRARY", "")
-    if choice not in ("", *native.FILE_NAMES):
-        folder = os.path.abspath(choice)
-        folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
-        yield os.path.join(folder, FILE_NAME)
-        yield os.path.join(os.path.dirname(folder), "pyflowk", "_jax", FILE_NAME)  # a build folder
-    yield from native.installed_paths(FILE_NAME)

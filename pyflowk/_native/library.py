@@ -149,6 +149,17 @@ def installed_paths(file_name: str) -> Iterator[str]:
         yield os.path.abspath(str(distribution("pyflowk").locate_file(f"pyflowk/lib/{file_name}")))
 
 
+def paths_beside(file_name: str, folder: str) -> Iterator[str]:
+    """Where a file lies if FLOWK_LIBRARY names a library or its folder: beside it or, in a build folder, in `folder` of
+    pyflowk/."""
+    choice = os.environ.get("FLOWK_LIBRARY", "")
+    if choice not in ("", *FILE_NAMES):
+        path = os.path.abspath(choice)
+        libraries = path if os.path.isdir(path) else os.path.dirname(path)
+        yield os.path.join(libraries, file_name)
+        yield os.path.join(os.path.dirname(libraries), "pyflowk", folder, file_name)
+
+
 def _open(path: str) -> ctypes.CDLL:
     # CDLL, not PyDLL: it releases the GIL, because a launch into a full queue and the CPU executor take long.
     try:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._arrays.dtypes import dtype_like, number_type
-from .._calls.call_path import CallPath
+from .._calls.call_path import CallPath, path_of
 from .._elementwise import functions
 from .._elementwise.call import Elementwise
 from .._elementwise.promotion import number_as
@@ -24,17 +24,10 @@ from .derivatives import DERIVATIVES, Formula
 from .registration import Rules, call_operator, keep, register, register_composite
 from .torch_promotion import ZeroDim, default_dtype, resolve_marked
 
+# The operands of operations that no function is called as; the others have their function's names.
 _OPERANDS: dict[Op, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (BinaryOp.RELU_BACKWARD, BinaryOp.GELU_BACKWARD, BinaryOp.GELU_TANH_BACKWARD, BinaryOp.SILU_BACKWARD),
-        ("dy", "x"),
-    ),
-    **dict.fromkeys((BinaryOp.SIGMOID_BACKWARD, BinaryOp.TANH_BACKWARD), ("dy", "y")),
-    BinaryOp.SOFTPLUS_BACKWARD: ("dy", "x"),
-    TernaryOp.LEAKY_RELU_BACKWARD: ("dy", "x", "slope"),
-    TernaryOp.ELU_BACKWARD: ("dy", "x", "alpha"),
-    TernaryOp.WHERE: ("condition", "x", "y"),
-    TernaryOp.LERP: ("x", "y", "weight"),
+    UnaryOp.GELU_TANH: ("x",),
+    BinaryOp.GELU_TANH_BACKWARD: ("dy", "x"),
     TernaryOp.CLIP_BY: ("x", "lo", "hi"),
 }
 _strides_of_result = gate.private("torch._prims_common", "compute_elementwise_output_strides")
@@ -56,11 +49,12 @@ def register_all() -> None:
 
 def _register(op: Op) -> None:
     arity = 1 if isinstance(op, UnaryOp) else 2 if isinstance(op, BinaryOp) else 3
-    operands = _OPERANDS.get(op, ("x", "y", "z")[:arity])
+    name = op.name.lower()
+    function = getattr(functions, name, None)
+    operands = path_of(function).names[:arity] if function else _OPERANDS[op]
     declared = [f"Tensor {operand}" for operand in operands] + ([_PARAMETERS[op]] if op in _PARAMETERS else [])
     parameters = tuple(one.split()[1].partition("=")[0] for one in _PARAMETERS.get(op, "").split(", ") if one)
     operation = Elementwise(op, operands, parameters=parameters)
-    name = operation.operator
     OPERATION_OF[name] = op
 
     def request(*given: Any) -> Request:
@@ -70,9 +64,9 @@ def _register(op: Op) -> None:
         return _empty(resolution_of(op, arguments[:arity]), arguments[:arity])
 
     rules = _Pointwise(op, DERIVATIVES.get(name, (None,) * arity), operands, parameters)
-    function = None if parameters else getattr(functions, name, None)
-    path = function or CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
-    register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, path)
+    if function is None or parameters:
+        function = CallPath(" ".join((*operands, *(f"{one}~" for one in parameters))), request)
+    register(f"{name}({', '.join(declared)}) -> Tensor", fake, rules, function)
     if arity == 2:
         register_composite(
             f"{name}.Scalar(Tensor {operands[0]}, Scalar {operands[1]}) -> Tensor",
