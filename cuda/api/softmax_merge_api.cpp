@@ -52,7 +52,8 @@ Status check_merge(const MergeArguments& arguments, MergeRowsRequest* request, b
   FLOWK_RETURN_IF_ERROR(check_apart(out_lse, per_row, out, of_y));
   for (int i = 0; i < 4; ++i) {
     const Layout& layout = i < 2 ? of_y : per_row;
-    FLOWK_RETURN_IF_ERROR((i < 2 ? check_same_or_apart : check_apart)(inputs[i], layout, out, of_y));
+    FLOWK_RETURN_IF_ERROR(i < 2 ? check_same_or_apart(inputs[i], layout, out, of_y)
+                                : check_apart(inputs[i], layout, out, of_y));
     FLOWK_RETURN_IF_ERROR(check_apart(inputs[i], layout, out_lse, per_row));
   }
   request->dtype = dtype;

@@ -157,7 +157,7 @@ struct StagedRows {
   bool copies_rows = false;         // each row's unmasked columns; false: the whole segment
   int32_t second_offset_bytes = 0;  // in shared memory: of the mask or y
   int32_t barrier_offset_bytes = 0;
-  StagedMask mask;
+  StagedMask mask = {};
   friend bool operator==(const StagedRows&, const StagedRows&) = default;
 };
 

@@ -377,6 +377,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       }
     };
     if constexpr (has_x_scores) {
+      if (kForm != SoftmaxForm::whole && score.has_softcap() && score.slope == A{0}) {
+        // The product of 0 and -infinity is NaN.
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+          if (!is_read(i)) raw[i][0] = {0, 0, 0, 0};
+      }
       const RowExponents<T> exponents(score, largest_of_x);
       const auto take_x = [&](auto kind, auto capped) {
         constexpr bool keeps_differences = decltype(kind)::value, is_capped = decltype(capped)::value;

@@ -262,6 +262,16 @@ def test_an_infinite_score_under_a_softcap_is_the_softcap(arrays: Any) -> None:
         np.testing.assert_allclose(y[0], expected / expected.sum(), rtol=TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("columns", [5, 77, 1000, 4096])
+def test_a_scale_of_0_under_a_softcap_gives_equal_results(arrays: Any, dtype: str, columns: int) -> None:
+    x = np.random.default_rng(columns).normal(size=(3, columns)).astype(dtype)
+    zero = np.zeros(3, np.float64 if dtype == "float64" else np.float32)
+    for options in ({"scale": 0.0}, {"row_scale": arrays.put(zero)}):
+        y = arrays.fetch(pyflowk.masked_softmax(arrays.put(x), softcap=3.0, **options)).astype(np.float64)
+        np.testing.assert_allclose(y, 1 / columns, rtol=2e-3 if dtype == "float16" else 1e-6)
+
+
 def test_no_column_and_no_row() -> None:
     x = np.zeros((2, 3, 0), np.float32)
     sinks = np.zeros(3, np.float32)
