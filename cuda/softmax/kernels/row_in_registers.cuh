@@ -266,7 +266,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
           continue;
         }
-        A values[width], bias[width] = {};
+        A values[width];
+        [[maybe_unused]] A bias[width];
         widen_vector<T>(raw[i][0], values);
         if constexpr (has_score_terms) {
           if (score.has_softcap()) {
@@ -274,18 +275,22 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
           }
         }
-        if constexpr (!has_bias) {
-        } else if (bias_by_vectors) {
-          widen_vector<T>(raw_bias[i], bias);
-        } else {
+        const auto load_bias = [&](int at) {
+          return params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, at))
+                                        : load_element<T>(row.bias_or_y, at);
+        };
+        if constexpr (has_bias && by_elements) {
 #pragma unroll
           for (int j = 0; j < width; ++j) {
-            bias[j] = 0;
-            if (by_elements && (params.bias_or_y == nullptr || !elements.is_unmasked(row, elements.column(i, j))))
-              continue;
-            const int at = by_elements ? elements.column(i, j) : column + j;
-            bias[j] = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, at))
-                                             : load_element<T>(row.bias_or_y, at);
+            const int at = elements.column(i, j);
+            bias[j] = params.bias_or_y != nullptr && elements.is_unmasked(row, at) ? load_bias(at) : A{0};
+          }
+        } else if constexpr (has_bias) {
+          if (bias_by_vectors) {
+            widen_vector<T>(raw_bias[i], bias);
+          } else {
+#pragma unroll
+            for (int j = 0; j < width; ++j) bias[j] = load_bias(column + j);
           }
         }
 #pragma unroll

@@ -17,6 +17,7 @@
 #include "permute/permute.h"
 #include "prelu/prelu.h"
 #include "run_in_threads.h"
+#include "softmax/softmax_merge.h"
 #include "softmax/softmax_run.h"
 
 using flowk::core::Device;
@@ -44,6 +45,7 @@ Status run_prelu(const PreluPlan&, flowk_stream) { return count_run(); }
 Status run_prelu_backward(const PreluBackwardPlan&, flowk_stream) { return count_run(); }
 }  // namespace flowk::prelu
 namespace flowk::softmax {
+Status run_softmax_merge(const MergeRowsPlan&, flowk_stream) { return count_run(); }
 template <>
 Status run_softmax_of<FLOWK_FLOAT16>(const SoftmaxPlan&, flowk_stream) {
   return count_run();
