@@ -804,20 +804,20 @@ FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, con
                                                              char *text, size_t text_bytes);
 
 /**
- * Merges the softmax of two sets of columns into that of both: of attention, its results over two parts of the keys.
+ * Merges the softmax over two sets of columns into the softmax over both, such as attention over two parts of the keys.
  *
  * lse = log(exp(lse1) + exp(lse2))
  * y[..., j] = exp(lse1 - lse) * y1[..., j] + exp(lse2 - lse) * y2[..., j]
  *
  * Shapes: y1, y2 and y are (rows, columns), columns >= 1; lse1, lse2 and lse are (rows); all are contiguous.
- * Types: y1, y2 and y are of `dtype`: float16, bfloat16, float32 or float64. The others are float32, or float64 if that
- *   is float64.
+ * Types: y1, y2 and y are of `dtype`: float16, bfloat16, float32 or float64. lse1, lse2 and lse are float32, or
+ *   float64 if `dtype` is float64.
  * Pointers: y may be y1 or y2; otherwise no output may overlap an input or the other output.
  * Statuses: INVALID_ARGUMENT (rows, columns), NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP,
  *   SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
- * Numerics: computed in float32 (float64 for float64) and rounded once. A half with an lse of -infinity counts as all
- *   masked: the results are those of the other half, exactly, and its y is not used. If both are, y is 0 and lse is
- *   -infinity. A NaN or +infinity in an lse gives NaN. The bits of a row depend on its values alone.
+ * Numerics: computed in float32 (float64 for float64) and rounded once. If lse1 or lse2 is -infinity, its set has no
+ *   unmasked column: y and lse are exactly those of the other set. If both are, y is 0 and lse is -infinity. A NaN or
+ *   +infinity in an lse gives NaN. The bits of a row depend on its values alone.
  */
 FLOWK_API flowk_status flowk_softmax_merge(const void *y1, const void *lse1, const void *y2, const void *lse2, void *y,
                                            void *lse, int64_t rows, int64_t columns, flowk_dtype dtype,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The softmax-weighted rows of two sets of columns, merged into those of both.
+// Merges results over two sets of columns, each weighted by a softmax, into the result over both sets.
 #pragma once
 
 #include "core/float_vector.cuh"

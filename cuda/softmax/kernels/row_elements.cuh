@@ -13,9 +13,9 @@ __device__ __forceinline__ RowVectors padded_row_vectors(const SoftmaxParams& pa
   return row_vectors<T>(params, row);
 }
 
-// Vector i of a thread has columns first + i * vector_step + j * element_step. With an element_step of 1 they are those
-// of a vector in memory. Otherwise the threads of a row have neighbouring columns, and the vectors of lanes_per_row
-// threads have those of as many vectors in memory.
+// Vector i of a thread has columns first + i * vector_step + j * element_step. If element_step is 1, these columns are
+// neighbours. If it is lanes_per_row, neighbouring threads have neighbouring columns, and vectors i of all threads of
+// the row together have lanes_per_row * width neighbouring columns.
 template <class T>
 struct RowElements {
   using A = ComputeType<T>;

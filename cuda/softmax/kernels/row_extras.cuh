@@ -91,7 +91,7 @@ __device__ __forceinline__ A lse_with_read_sink(const SoftmaxParams& params, A s
   return lse == negative_infinity<A>() || (is_far && lse == lse) ? sink : lse;
 }
 
-// The log-sum-exp of a row with its sink. `lse` is that of its sum, which with_sink() has made. The sink is read again,
+// The log-sum-exp of a row with its sink. `lse` is the logarithm of the sum from with_sink(). The sink is read again,
 // so that no thread holds it in a register.
 template <class A>
 __device__ __forceinline__ A lse_with_sink(const SoftmaxParams& params, uint32_t linear, A scale, A max, A lse) {

@@ -29,7 +29,7 @@ struct ScoreSum {
   float excess;
 };
 
-// The factor of scores in their exponents: the call's, or that of scores that are scaled already.
+// The factor of scores in their exponents: the call's scale, or 1 if scores are scaled already, in the exponent's base.
 struct ScoreFactor {
   const SoftmaxParams& params;
   bool is_scaled;

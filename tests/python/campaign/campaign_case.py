@@ -176,16 +176,6 @@ class Arguments:
         return value
 
 
-def mechanism_of(library: Any, case: Case, arguments: Arguments) -> str:
-    """The first word of the case's plan. The plan launches nothing."""
-    has_workspace = "workspace" in case.arguments
-    values = arguments.values[: -2 * has_workspace or None]  # without the workspace
-    text = ctypes.create_string_buffer(4096)
-    status = getattr(library, case.function + "_explain")(*values, text, len(text))
-    assert status == Status.SUCCESS, library.flowk_last_error().decode()
-    return text.value.decode().partition(":")[0]
-
-
 def start_case(arrays: Any, library: Any, case: Case, rng: np.random.Generator, stream: int | None = None) -> Arena:
     """The call succeeds: its work is on the stream, in the arena."""
     arena = Arena(arrays, list(case.tensors.values()), rng)

@@ -31,7 +31,7 @@ float src_run_cost(const TileCosts& costs, const Run& run, int64_t run_bytes) {
          static_cast<float>(run_bytes);
 }
 
-// The terms of destination runs, of which `per_segment` vectors are stored at a time.
+// The cost of storing the tile's destination runs, `per_segment` vectors of a run at a time.
 float dst_run_cost(const TileCosts& costs, const PermuteProblem& problem, const Tile& tile, int32_t per_segment) {
   const Run& dst = tile.dst;
   const int64_t vectors = dst_vectors_of(problem, tile), segments = ceil_div(vectors, per_segment);
