@@ -22,6 +22,7 @@ MAX_SETS = 1024  # cases below 0.75 MB touch fewer bytes, which their lines say
 MIN_TOUCHED = 512 << 20  # with fewer bytes a case may run from the L2
 COPIES = ("memcpy", "copy")  # contenders that are the yardstick
 SLOWER = 0.05  # --compare fails past this
+SLOWER_IN_ONE_RUN = 0.03  # than the rival `old`
 
 
 def num_buffer_sets(moved_bytes: int, touched_bytes: int = TOUCHED_BYTES) -> int:

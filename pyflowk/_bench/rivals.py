@@ -4,17 +4,23 @@ before it is timed."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from .._native.abi import Status
+from .._native.c_types import StreamHandle
 from . import cutensor
 from .plain import plain_call
 from .tensors import NAMES, Tensor
 from .work import Work
 
 Replay = Callable[[], object]
+OLD_LIBRARY = "FLOWK_OLD_LIBRARY"  # the variable that names the file of the rival `old`
 
 
 class Unsuitable(Exception):
@@ -40,6 +46,8 @@ def is_installed(name: str) -> bool:
             return cutensor.library() is not None
         except ImportError:
             return False
+    if name == "old":
+        return bool(os.environ.get(OLD_LIBRARY))
     package = {"compile": "torch", "jit": "cuda.core", "plain": "cuda.core"}.get(name, name)
     try:
         return find_spec(package) is not None
@@ -195,7 +203,25 @@ def _plain(machine: Any, work: Work) -> Replay:
     return _captured(machine, work, plain_call(machine, work))
 
 
+@functools.cache
+def _opened(path: str) -> ctypes.CDLL:
+    return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
+
+
+def _old(machine: Any, work: Work) -> Replay:
+    """The same call of another libflowk, such as the one before a change."""
+    function = getattr(_opened(os.environ[OLD_LIBRARY]), f"flowk_{work.function}")  # AttributeError: it is newer
+    bound = getattr(machine.c, f"flowk_{work.function}")
+    function.argtypes, function.restype = bound.argtypes, bound.restype
+
+    def call(i: int) -> None:
+        if status := function(*work.calls[i], *work.workspace, StreamHandle(machine.stream)):
+            raise Unsuitable(f"returns {Status(status).name}")
+
+    return _captured(machine, work, call)
+
+
 RIVALS: dict[str, Callable[[Any, Work], Replay]] = {
     "torch": _torch, "compile": _compile, "cupy": _cupy, "cutensor": _cutensor, "quack": _quack, "jit": _jit,
-    "plain": _plain,
+    "plain": _plain, "old": _old,
 }  # fmt: skip

@@ -8,7 +8,15 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .._native.errors import FlowkError
-from . import cross_entropy_work, elementwise_work, permute_work, prelu_work, softmax_work
+from . import (
+    cross_entropy_work,
+    elementwise_work,
+    permute_work,
+    prelu_work,
+    softmax_merge_work,
+    softmax_terms_work,
+    softmax_work,
+)
 from .measure import Row, figures_of
 from .rivals import rivals_of
 from .work import CopyWork, Work, free_memory
@@ -18,6 +26,8 @@ OPERATORS: dict[str, tuple[ModuleType, type[Work]]] = {
     "elementwise": (elementwise_work, elementwise_work.ElementwiseWork),
     "prelu": (prelu_work, prelu_work.PreluWork),
     "softmax": (softmax_work, softmax_work.SoftmaxWork),
+    "softmax_terms": (softmax_terms_work, softmax_terms_work.SoftmaxTermsWork),
+    "softmax_merge": (softmax_merge_work, softmax_merge_work.SoftmaxMergeWork),
     "cross_entropy": (cross_entropy_work, cross_entropy_work.CrossEntropyWork),
 }
 ROUNDS = 7

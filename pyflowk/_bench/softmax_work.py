@@ -226,7 +226,8 @@ class SoftmaxWork(Work):
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         x, *others = self.operands[i]
-        mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), causal=int(self.mask == "causal"))
+        # The struct's first size, which the rival `old` takes too.
+        mask = SoftmaxMask(struct_bytes=SoftmaxMask.lse.offset, causal=int(self.mask == "causal"))
         if self.mask_field:
             mask.kept = longs(others[-1].broadcast_strides())
             setattr(mask, self.mask_field, others[-1].ptr)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from host_machine import HostMachine
 
-from pyflowk._bench import elementwise_work, measure, permute_work, prelu_work, softmax_work
+from pyflowk._bench import elementwise_work, measure, permute_work, prelu_work, softmax_terms_work, softmax_work
 from pyflowk._bench.plain import launch_of
 from pyflowk._bench.rivals import rivals_of
 from pyflowk._bench.runner import OPERATORS, make_work, run_case
@@ -46,6 +46,15 @@ CASES = [
     ("cross_entropy", "forward f32 3x5000", 60000, 0),
     ("cross_entropy", "backward f16 9x131", 2358, 2358),
     ("cross_entropy", "backward f32 5x77", 1540, 1540),
+    ("softmax_terms", "lse f16 9x130", 2340 + 36, 2340),
+    ("softmax_terms", "row_scale_backward bf16 9x131", 4716 + 36, 2358),
+    ("softmax_terms", "sinks_backward f32 5x77", 3080 + 60, 1540),
+    ("softmax_terms", "softcap_backward f32 5x77", 4620, 1540),
+    ("softmax_terms", "all f32 5x77", 1540 + 60, 1540),
+    ("softmax_terms", "all_backward f16 9x130", 7020 + 180, 2340),
+    ("softmax_terms", "batch_invariant bf16 9x130", 2340, 2340),
+    ("softmax_merge", "f16 9x130", 2 * (2340 + 36), 2340 + 36),
+    ("softmax_merge", "f32 5x77", 2 * (1540 + 20), 1540 + 20),
 ]
 
 
@@ -101,6 +110,24 @@ def test_nan_in_a_softmax_is_found() -> None:
     work.run(0)
     work.machine.upload(work.outs[0].ptr, np.array([np.nan], np.float32))
     assert not work.check() and not work.check_rival()
+
+
+@pytest.mark.parametrize(("words", "name"), [("lse f32 40x33", "lse"), ("sinks_backward f16 40x33", "dsinks")])
+def test_a_wrong_number_of_a_row_is_found(words: str, name: str) -> None:
+    work = work_of("softmax_terms", words)
+    work.run(0)
+    assert work.check()
+    memory = work.numbers[0][name].memory
+    memory.host.view(np.float32)[39] += 0.001
+    assert not work.check()
+
+
+def test_a_wrong_log_sum_exp_of_a_merge_is_found() -> None:
+    work = work_of("softmax_merge", "f32 40x33")
+    work.run(0)
+    assert work.check()
+    work._lse[0].memory.host.view(np.float32)[39] += 0.001
+    assert not work.check()
 
 
 def test_a_rival_may_change_nan_and_nothing_else() -> None:
@@ -172,6 +199,8 @@ COUNTS = {
     "prelu": {"nchw": 32, "nhwc:f64": 16, "odd": 48, "odd:3:5:f16": 10, "large": 8, "misaligned": 24},
     "softmax": {"plain": 34, "odd:bf16": 21, "tiny": 32, "dense": 20, "lengths:f32": 10, "small": 54,
                 "random:7:80": 80, "tritonbench": 196, "tritonbench:bf16": 98},
+    "softmax_terms": {"columns": 340, "columns:3:1": 240, "batch_invariant": 136},
+    "softmax_merge": {"columns": 26, "columns:3:1": 16},
 }  # fmt: skip
 
 
@@ -225,7 +254,8 @@ RIVAL_CASES = [
 ] + [
     *(("elementwise", f"{op} {'f32' if 'F' in OPERATIONS[member].takes else 'i32'} 300")
       for op, member in elementwise_work._BY_NAME.items()),
-    ("elementwise", "copy f32,f16 300"), ("elementwise", "gelu f16 300"),
+    ("elementwise", "copy f32,f16 300"), ("elementwise", "gelu f16 300"), ("softmax_merge", "f16 9x130"),
+    *(("softmax_terms", f"{kind} f32 9x130") for kind in softmax_terms_work.KINDS),
     ("elementwise", "add_multiply f32 4x300 4x300 1x300 4x1"), ("softmax", "lengths f32 2x3x4x40"),
 ]  # fmt: skip
 

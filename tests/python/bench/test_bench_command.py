@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes.util
 import json
 import math
 import os
@@ -122,6 +123,32 @@ def test_a_planted_slowdown_fails_the_comparison(tmp_path: Path, capsys: pytest.
 
     assert run([*case, "--compare", old], Slowed()) == 1
     assert "SLOWER softmax plain f32" in capsys.readouterr().out
+
+
+def test_an_older_library_is_a_rival_of_the_same_calls(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = ["softmax", "bias", "f32", "40x33", "--rivals", "old"]
+    assert run(case) == 0 and "not here  old" in capsys.readouterr().out
+    monkeypatch.setenv("FLOWK_OLD_LIBRARY", str(HostMachine().c._name))
+    assert run(case) == 0 and "old library: 0 of 1 cases" in capsys.readouterr().out
+
+    class Slowed(HostMachine):
+        """Its third contender, flowk, takes 4 % longer than the fourth."""
+
+        def seconds(self, replay: Any) -> float:
+            super().seconds(replay)
+            return 1.04e-3 if len(self.replays) % 4 == 3 else 1e-3
+
+    assert run(case, Slowed()) == 1 and "SLOWER softmax bias f32" in capsys.readouterr().out
+
+
+def test_a_library_without_the_function_is_no_rival(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLOWK_OLD_LIBRARY", ctypes.util.find_library("c") or "")
+    assert run(["permute", "f16", "3x4", "1,0", "--rivals", "old"]) == 0
+    assert "no old: AttributeError" in capsys.readouterr().out
 
 
 def test_runs_without_a_common_case_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
