@@ -2,9 +2,9 @@
 #include "permute/plan/shape_log.h"
 
 #include <algorithm>
-#include <charconv>
+#include <clocale>
+#include <cstdio>
 #include <cstdlib>
-#include <iterator>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -36,6 +36,21 @@ const char* log_path() {
 std::string joined(const int64_t* numbers, int count, char separator) {
   std::string text;
   for (int d = 0; d < count; ++d) text += (d > 0 ? std::string(1, separator) : "") + std::to_string(numbers[d]);
+  return text;
+}
+
+// The shortest decimal number that is read as `number`, with a point in every locale. std::to_chars() would link its
+// tables, of 136 KB, into the library.
+std::string shortest_decimal(double number) {
+  char digits[32];
+  for (int precision = 15; precision <= 17; ++precision) {
+    std::snprintf(digits, sizeof(digits), "%.*g", precision, number);
+    if (std::strtod(digits, nullptr) == number) break;
+  }
+  std::string text = digits;
+  const std::string point = std::localeconv()->decimal_point;
+  if (const size_t place = text.find(point); place != std::string::npos)
+    text.erase(place, point.size()).insert(place, 1, '.');
   return text;
 }
 
@@ -88,10 +103,7 @@ std::string line_of(const PermuteRequest& request) {
       conversion ? std::string(dtype_info(conversion->src_dtype).name) + '>' + dtype_info(conversion->dst_dtype).name
                  : type_of_size(request.element_bytes);
   line += ' ' + joined(extents, rank, 'x') + ' ' + joined(axes, rank, ',');
-  if (conversion && conversion->double_scale != 1) {
-    char scale[32];
-    line += ' ' + std::string(scale, std::to_chars(scale, std::end(scale), conversion->double_scale).ptr);
-  }
+  if (conversion && conversion->double_scale != 1) line += ' ' + shortest_decimal(conversion->double_scale);
   line += place_of("src", request.src, request.element_bytes, rank, extents, src_strides);
   return line + place_of("out", request.dst, dst_bytes, rank, shape.extents, shape.strides[dst_operand]);
 }
