@@ -575,8 +575,8 @@ FLOWK_API flowk_status flowk_prelu_explain(const void *x, const void *alpha, voi
 
 /**
  * The size of the workspace that flowk_prelu_backward() needs for these sizes and types on the current device, for any
- * pointers; 0 if it needs none. For tensors of 64 MB and more it is at most 1% of the bytes of dy, x and dx, unless
- * outer * inner < 1000; otherwise it is a few MB.
+ * pointers; 0 if it needs none. It is at most one sum per element of x, of 4 bytes, or 8 for FLOAT64, and rounded up to
+ * a multiple of 16. If inner >= 256 or outer >= 4096 it is at most 2.5% of the bytes of dy, x and dx.
  *
  * Statuses: those of flowk_prelu_backward() for sizes and types, and NULL_POINTER for `workspace_bytes`.
  */

@@ -34,9 +34,8 @@ template <class Params>
 void add_tile(const Params& params, float predicted_cost, int32_t dst_unit_bytes, TextWriter* writer) {
   const TileParams& tile = params.tile;
   int32_t runs_per_row = 1;
-  if constexpr (requires { params.joined_run_bytes; })
-    if (params.joined_run_bytes.divisor > 1)
-      runs_per_row = tile.whole_count(tile.dst_rows) / static_cast<int32_t>(params.store.num_rows.divisor);
+  if constexpr (std::is_same_v<Params, ByteTileParams>)
+    runs_per_row = tile.whole_count(tile.dst_rows) / static_cast<int32_t>(params.store.num_rows.divisor);
   const int32_t dst_run_elements =
       tile.whole_count(tile.dst_run_elements) - tile.halo * tile.dst_run_elements.per_dst_index;
   const int32_t src_rows = tile.whole_count(tile.src_rows);

@@ -177,6 +177,14 @@ TEST(explanation_starts_with_the_kernel_and_is_cut_to_the_buffer) {
   }
 }
 
+// A tile of 64 columns of 135 bytes, which lie one after the other in dst.
+TEST(an_explanation_counts_joined_runs_as_one_row) {
+  const PermuteCase row = {"columns", 1, {64, 135, 192}, {0, 2, 1}};
+  const PermutePlan plan = plan_of(row, h200);
+  CHECK(plan.kernel() == PermuteKernel::byte_tile);
+  CHECK(explanation_of(row, plan).find("reads 135 rows of 64 bytes, writes 1 row of 8640 bytes") != std::string::npos);
+}
+
 // Any tile that the planner may ever choose, on the device with the least shared memory.
 TEST(every_tile_candidate_can_be_launched) {
   int num_candidates = 0;

@@ -3,6 +3,7 @@
 // Pointers are never followed.
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <string>
 
 #include "check.h"
@@ -255,13 +256,25 @@ TEST(workspace_is_small_beside_the_tensors) {
   }
 }
 
-TEST(workspace_of_few_periods_holds_a_sum_an_element_at_most) {
+// What flowk_prelu_backward_workspace_bytes() promises in flowk.h.
+TEST(workspace_is_a_sum_per_element_at_most_and_small_beside_many_or_long_planes) {
+  const auto check = [](const PreluCase& row) {
+    const int64_t num_elements = row.outer * row.channels * row.inner;
+    const int64_t num_bytes = prelu_backward_workspace_bytes(backward_request(row), h200);
+    CHECK(num_bytes <= round_up(num_elements * (row.dtype == FLOWK_FLOAT64 ? 8 : 4), 16));
+    if (row.inner >= 256 || row.outer >= 4096) CHECK(num_bytes * 40 <= 3 * num_elements * bytes_of(row.dtype));
+  };
+  std::minstd_rand random(1);
+  const auto draw = [&](int max_bits) {
+    const int64_t power = int64_t{1} << random() % static_cast<unsigned>(max_bits);
+    return power + static_cast<int64_t>(random() >> 4) % power;
+  };
+  for (int i = 0; i < 20000; ++i)
+    for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
+      check({"drawn", dtype, draw(16), draw(22), draw(14)});
   for (const int64_t outer : {1, 3, 7})
-    for (const int64_t channels : {int64_t{1'000'001}, (int64_t{1} << 31) + 33}) {
-      const PreluCase row = {"few periods", FLOWK_FLOAT16, outer, channels, 1};
-      constexpr int64_t sum_bytes = 4, most_padding = 4096;
-      CHECK(prelu_backward_workspace_bytes(backward_request(row), h200) <= outer * channels * sum_bytes + most_padding);
-    }
+    for (const int64_t channels : {int64_t{1'000'001}, (int64_t{1} << 31) + 33})
+      check({"few periods", FLOWK_FLOAT16, outer, channels, 1});
 }
 
 TEST(kernels_have_names_of_their_own) {
