@@ -13,7 +13,8 @@
 #include "../_native/c_functions.h"
 #include "xla_ffi.h"
 
-enum { max_arguments = 8, max_results = 2 };
+/* Of flowk_masked_softmax_backward(), if every array is given, and of flowk_cross_entropy(). */
+enum { max_arguments = 9, max_results = 3 };
 
 /* One flowk library: libflowk or libflowk_simt. */
 typedef struct {
@@ -36,6 +37,7 @@ typedef struct {
   const Library *library;
   const FlowkFunctions *flowk; /* the library's */
   flowk_stream stream;
+  void *workspace;
   Tensor arguments[max_arguments], results[max_results];
   char message[512];
 } Call;
@@ -107,12 +109,18 @@ static bool has_extent(Call *call, const char *name, const Tensor *tensor, int32
                                            (long long)tensor->dims[d], plural(tensor->dims[d]), d, (long long)extent);
 }
 
-static bool has_dims(Call *call, const char *name, const Tensor *tensor, const Tensor *other) {
-  if (!has_rank(call, name, tensor, other->rank)) return false;
-  for (int32_t d = 0; d < tensor->rank; ++d) {
-    if (!has_extent(call, name, tensor, d, other->dims[d])) return false;
+/* After its `first` dimensions the tensor has the first `count` extents of `other`, and no more. */
+static bool has_extents(Call *call, const char *name, const Tensor *tensor, int32_t first, const Tensor *other,
+                        int32_t count) {
+  if (!has_rank(call, name, tensor, first + count)) return false;
+  for (int32_t d = 0; d < count; ++d) {
+    if (!has_extent(call, name, tensor, first + d, other->dims[d])) return false;
   }
   return true;
+}
+
+static bool has_dims(Call *call, const char *name, const Tensor *tensor, const Tensor *other) {
+  return has_extents(call, name, tensor, 0, other, other->rank);
 }
 
 /* Broadcasts the tensor to the first `rank` extents of `out`. */
@@ -164,6 +172,13 @@ static const void *read_array(Call *call, const char *name, int dtype, size_t si
   fail(call, "attribute %s has %zu %s of XLA's type %d, must have %zu of %d", name, array->size,
        array->size == 1 ? "entry" : "entries", array->dtype, size, dtype);
   return NULL;
+}
+
+/* A C struct, as numbers of 64 bits. */
+static bool read_struct(Call *call, const char *name, void *value, size_t num_bytes) {
+  const void *words = read_array(call, name, FFI_S64, num_bytes / sizeof(int64_t));
+  if (words != NULL) memcpy(value, words, num_bytes);
+  return words != NULL;
 }
 
 #endif /* FLOWK_FFI_FRAME_H_ */

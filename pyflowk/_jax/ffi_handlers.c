@@ -103,17 +103,19 @@ static flowk_status prelu(Call *call) {
                                   alpha->dtype, call->stream);
 }
 
-/* Scratch memory of the call, aligned to what flowk_prelu_backward() asks for and XLA takes; on the host the caller
- * frees it. */
-enum { workspace_alignment = 16 };
-static void *scratch(Call *call, size_t num_bytes) {
-  if (call->library->is_on_host) return malloc(num_bytes);
-  FfiAllocateArgs args = {sizeof(args), NULL, call->frame->context, num_bytes, workspace_alignment, NULL};
-  FfiError *error = call->frame->api->allocate(&args);
-  if (error == NULL) return args.data;
-  FfiErrorDestroyArgs destroyed = {sizeof(destroyed), NULL, error};
-  call->frame->api->destroy_error(&destroyed);
-  return NULL;
+/* Makes call->workspace, aligned to what the C functions ask for and XLA takes. On the host, handle() frees it. */
+static bool allocate_workspace(Call *call, size_t num_bytes) {
+  enum { alignment = 16 };
+  if (num_bytes == 0) return true;
+  if (call->library->is_on_host) {
+    call->workspace = malloc(num_bytes);
+  } else {
+    FfiAllocateArgs args = {sizeof(args), NULL, call->frame->context, num_bytes, alignment, NULL};
+    FfiErrorDestroyArgs failed = {sizeof(failed), NULL, call->frame->api->allocate(&args)};
+    call->workspace = failed.error == NULL ? args.data : NULL;
+    if (failed.error != NULL) call->frame->api->destroy_error(&failed);
+  }
+  return call->workspace != NULL || fail(call, "no memory for a workspace of %zu bytes", num_bytes);
 }
 
 /* dy, x, alpha -> dx, and dalpha if there is a second result. */
@@ -127,21 +129,15 @@ static flowk_status prelu_backward(Call *call) {
     return NOT_CALLED;
   }
   size_t num_bytes = 0;
-  void *workspace = NULL;
-  flowk_status status;
   if (need_dalpha) {
-    status = call->flowk->flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner, x->dtype,
-                                                               alpha->dtype, &num_bytes);
+    flowk_status status = call->flowk->flowk_prelu_backward_workspace_bytes(sizes.outer, sizes.channels, sizes.inner,
+                                                                            x->dtype, alpha->dtype, &num_bytes);
     if (status != FLOWK_STATUS_SUCCESS) return status;
   }
-  if (num_bytes > 0 && (workspace = scratch(call, num_bytes)) == NULL) {
-    return fail(call, "no memory for a workspace of %zu bytes", num_bytes), NOT_CALLED;
-  }
-  status = call->flowk->flowk_prelu_backward(dy->data, x->data, alpha->data, dx->data, dalpha->data, sizes.outer,
-                                             sizes.channels, sizes.inner, x->dtype, alpha->dtype, workspace, num_bytes,
-                                             call->stream);
-  if (call->library->is_on_host) free(workspace);
-  return status;
+  if (!allocate_workspace(call, num_bytes)) return NOT_CALLED;
+  return call->flowk->flowk_prelu_backward(dy->data, x->data, alpha->data, dx->data, dalpha->data, sizes.outer,
+                                           sizes.channels, sizes.inner, x->dtype, alpha->dtype, call->workspace,
+                                           num_bytes, call->stream);
 }
 
 typedef struct {
@@ -150,17 +146,27 @@ typedef struct {
   int64_t log;
 } SoftmaxArguments;
 
-/* The tensor has an element per row of `logits`, and before them `count` of a first dimension if that is not 0. */
-static bool has_rows(Call *call, const char *name, const Tensor *tensor, const Tensor *logits, int64_t count) {
-  int32_t first = count == 0 ? 0 : 1;
-  if (!has_rank(call, name, tensor, logits->rank - 1 + first)) return false;
-  if (first == 1 && !has_extent(call, name, tensor, 0, count)) return false;
-  for (int32_t d = 0; d < logits->rank - 1; ++d) {
-    if (tensor->dims[d + first] != logits->dims[d]) {
-      return has_extent(call, name, tensor, d + first, logits->dims[d]);
-    }
-  }
-  return true;
+static bool has_columns(Call *call, const char *name, const Tensor *x) {
+  return x->rank >= 1 || fail(call, "%s has no dimensions, must have >= 1", name);
+}
+
+/* The tensor has an element per row of x. */
+static bool has_rows(Call *call, const char *name, const Tensor *tensor, const Tensor *x) {
+  return has_extents(call, name, tensor, 0, x, x->rank - 1);
+}
+
+/* The type of the numbers per row: float32, or float64 if x is. */
+static bool has_row_type(Call *call, const char *name, const Tensor *tensor, const Tensor *x) {
+  return tensor->dtype == (x->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32) ||
+         fail(call, "%s must be of float32, or of float64 if the rows are", name);
+}
+
+static bool has_row_numbers(Call *call, const char *name, const Tensor *tensor, const Tensor *x) {
+  return has_rows(call, name, tensor, x) && has_row_type(call, name, tensor, x);
+}
+
+static bool broadcast_row_numbers(Call *call, const char *name, Tensor *tensor, const Tensor *x) {
+  return broadcast(call, name, tensor, x, x->rank - 1) && has_row_type(call, name, tensor, x);
 }
 
 /* A mask or a bias, which must have all of x's columns. */
@@ -169,36 +175,30 @@ static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const T
   return tensor->dims[x->rank - 1] == x->dims[x->rank - 1] || fail(call, "%s must not broadcast over the row", name);
 }
 
-/* Numbers per row, of lse's type; `broadcasts`: an extent of 1 is repeated. */
-static bool read_row_numbers(Call *call, const char *name, Tensor *tensor, const Tensor *x, bool broadcasts) {
-  if (broadcasts ? !broadcast(call, name, tensor, x, x->rank - 1) : !has_rows(call, name, tensor, x, 0)) return false;
-  flowk_dtype wide = x->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
-  return tensor->dtype == wide || fail(call, "%s is of another type", name);
-}
-
 /* x, or dy and y, and then the other arrays, in the order in which they are read here. Attribute mask is a
  * flowk_softmax_mask that has 1 instead of the address of each array that is an argument, and of lse, which is the
  * second result. */
 static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
-  const int64_t *words = read_array(call, "mask", FFI_S64, sizeof(*mask) / sizeof(*words));
-  if (words == NULL || !read_int64(call, "log", &softmax->log) || !read_double(call, "scale", &softmax->scale)) {
+  if (!read_struct(call, "mask", mask, sizeof(*mask)) || !read_int64(call, "log", &softmax->log) ||
+      !read_double(call, "scale", &softmax->scale)) {
     return false;
   }
-  memcpy(mask, words, sizeof(*mask));
   int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL) + (mask->dlse != NULL) +
                    (mask->sinks != NULL) + (mask->row_scale != NULL) + (mask->x != NULL);
   if (!read_arrays(call, num_first + num_arrays, mask->lse != NULL ? 2 : 1)) return false;
   const Tensor *x = &call->arguments[0];
   Tensor *next = &call->arguments[num_first];
-  if (x->rank < 1) return fail(call, "x has no dimensions, must have >= 1");
-  if ((num_first > 1 && !has_dims(call, "y", x + 1, x)) || !has_dims(call, "out", &call->results[0], x)) return false;
+  if (!has_columns(call, "x", x) || (num_first > 1 && !has_dims(call, "y", x + 1, x)) ||
+      !has_dims(call, "out", &call->results[0], x)) {
+    return false;
+  }
   if (mask->lse != NULL) {
-    if (!read_row_numbers(call, "lse", &call->results[1], x, false)) return false;
+    if (!has_row_numbers(call, "lse", &call->results[1], x)) return false;
     mask->lse = call->results[1].data;
   }
   if (mask->dlse != NULL) {
-    if (!read_row_numbers(call, "dlse", next, x, false)) return false;
+    if (!has_row_numbers(call, "dlse", next, x)) return false;
     mask->dlse = next++->data;
   }
   if (mask->dense != NULL) {
@@ -226,12 +226,12 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
     mask->x_strides = next++->strides;
   }
   if (mask->sinks != NULL) {
-    if (!read_row_numbers(call, "sinks", next, x, true)) return false;
+    if (!broadcast_row_numbers(call, "sinks", next, x)) return false;
     mask->sinks = next->data;
     mask->sinks_strides = next++->strides;
   }
   if (mask->row_scale != NULL) {
-    if (!read_row_numbers(call, "row_scale", next, x, true)) return false;
+    if (!broadcast_row_numbers(call, "row_scale", next, x)) return false;
     mask->row_scale = next->data;
     mask->row_scale_strides = next->strides;
   }
@@ -258,87 +258,63 @@ static flowk_status masked_softmax_backward(Call *call) {
 
 /* y1, lse1, y2, lse2 -> y, lse. */
 static flowk_status softmax_merge(Call *call) {
-  if (!read_arrays(call, 4, 2)) return NOT_CALLED;
   const Tensor *y1 = &call->arguments[0], *lse1 = y1 + 1, *y2 = y1 + 2, *lse2 = y1 + 3;
   const Tensor *y = &call->results[0], *lse = y + 1;
-  if (y1->rank < 1) return fail(call, "y1 has no dimensions, must have >= 1"), NOT_CALLED;
-  if (!has_dims(call, "y2", y2, y1) || !has_dims(call, "y", y, y1) || !has_rows(call, "lse1", lse1, y1, 0) ||
-      !has_rows(call, "lse2", lse2, y1, 0) || !has_rows(call, "lse", lse, y1, 0)) {
+  if (!read_arrays(call, 4, 2) || !has_columns(call, "y1", y1) || !has_dims(call, "y2", y2, y1) ||
+      !has_dims(call, "y", y, y1) || !has_row_numbers(call, "lse1", lse1, y1) ||
+      !has_row_numbers(call, "lse2", lse2, y1) || !has_row_numbers(call, "lse", lse, y1)) {
     return NOT_CALLED;
   }
-  flowk_dtype wide = y1->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
   if (y2->dtype != y1->dtype || y->dtype != y1->dtype) return fail(call, "y2 is of another type than y1"), NOT_CALLED;
-  if (lse1->dtype != wide || lse2->dtype != wide || lse->dtype != wide) {
-    return fail(call, "lse1, lse2 and lse must be float32, or float64 with y1"), NOT_CALLED;
-  }
   int64_t rows = 1;
   for (int32_t d = 0; d < lse1->rank; ++d) rows *= lse1->dims[d];
   return call->flowk->flowk_softmax_merge(y1->data, lse1->data, y2->data, lse2->data, y->data, lse->data, rows,
                                           y1->dims[y1->rank - 1], y1->dtype, call->stream);
 }
 
-/* Attribute options is a flowk_cross_entropy_options. */
-static bool read_cross_entropy(Call *call, flowk_cross_entropy_options *options) {
-  const int64_t *words = read_array(call, "options", FFI_S64, sizeof(*options) / sizeof(*words));
-  if (words != NULL) memcpy(options, words, sizeof(*options));
-  return words != NULL;
-}
-
 /* logits, targets -> loss, lse, and the entropy if there is a third result. */
 static flowk_status cross_entropy(Call *call) {
-  const Tensor *logits = &call->arguments[0], *targets = &call->arguments[1];
   static const char *const names[] = {"loss", "lse", "entropy"};
-  int num_results = call->frame->results.size == 3 ? 3 : 2;
+  const Tensor *logits = &call->arguments[0], *targets = &call->arguments[1], *results = call->results;
+  const int num_results = call->frame->results.size == 3 ? 3 : 2;
   flowk_cross_entropy_options options;
-  if (!read_arrays(call, 2, num_results) || !read_cross_entropy(call, &options)) return NOT_CALLED;
-  if (logits->rank < 1) return fail(call, "logits has no dimensions, must have >= 1"), NOT_CALLED;
-  if (!has_rows(call, "targets", targets, logits, 0)) return NOT_CALLED;
-  flowk_dtype wide = logits->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
-  void *results[3] = {NULL};
+  if (!read_arrays(call, 2, num_results) || !read_struct(call, "options", &options, sizeof(options)) ||
+      !has_columns(call, "logits", logits) || !has_rows(call, "targets", targets, logits)) {
+    return NOT_CALLED;
+  }
   for (int i = 0; i < num_results; ++i) {
-    if (!has_rows(call, names[i], &call->results[i], logits, 0)) return NOT_CALLED;
-    if (call->results[i].dtype != wide) return fail(call, "%s is of another type", names[i]), NOT_CALLED;
-    results[i] = call->results[i].data;
+    if (!has_row_numbers(call, names[i], &results[i], logits)) return NOT_CALLED;
   }
   size_t num_bytes = 0;
-  void *workspace = NULL;
   flowk_status status =
       call->flowk->flowk_cross_entropy_workspace_bytes(logits->rank, logits->dims, logits->dtype, &num_bytes);
   if (status != FLOWK_STATUS_SUCCESS) return status;
-  if (num_bytes > 0 && (workspace = scratch(call, num_bytes)) == NULL) {
-    return fail(call, "no memory for a workspace of %zu bytes", num_bytes), NOT_CALLED;
-  }
-  status = call->flowk->flowk_cross_entropy(logits->data, logits->strides, logits->dtype, targets->data, targets->dtype,
-                                            results[0], results[1], results[2], NULL, logits->rank, logits->dims,
-                                            &options, workspace, num_bytes, call->stream);
-  if (call->library->is_on_host) free(workspace);
-  return status;
+  if (!allocate_workspace(call, num_bytes)) return NOT_CALLED;
+  return call->flowk->flowk_cross_entropy(logits->data, logits->strides, logits->dtype, targets->data, targets->dtype,
+                                          results[0].data, results[1].data, results[2].data, NULL, logits->rank,
+                                          logits->dims, &options, call->workspace, num_bytes, call->stream);
 }
 
 /* The gradients of loss, lse and entropy in the first dimension of d; logits, targets, lse, and the entropy if there is
  * a fifth argument -> dlogits. */
 static flowk_status cross_entropy_backward(Call *call) {
   const Tensor *d = &call->arguments[0], *logits = d + 1, *targets = d + 2, *lse = d + 3, *entropy = d + 4;
-  bool has_entropy = call->frame->arguments.size == 5;
+  const bool has_entropy = call->frame->arguments.size == 5;
   flowk_cross_entropy_options options;
-  if (!read_arrays(call, has_entropy ? 5 : 4, 1) || !read_cross_entropy(call, &options)) return NOT_CALLED;
-  if (logits->rank < 1) return fail(call, "logits has no dimensions, must have >= 1"), NOT_CALLED;
-  if (!has_rows(call, "d", d, logits, has_entropy ? 3 : 2) || !has_rows(call, "targets", targets, logits, 0) ||
-      !has_rows(call, "lse", lse, logits, 0) || !has_dims(call, "dlogits", &call->results[0], logits) ||
-      (has_entropy && !has_rows(call, "entropy", entropy, logits, 0))) {
+  if (!read_arrays(call, has_entropy ? 5 : 4, 1) || !read_struct(call, "options", &options, sizeof(options)) ||
+      !has_columns(call, "logits", logits) || !has_extents(call, "d", d, 1, logits, logits->rank - 1) ||
+      !has_extent(call, "d", d, 0, has_entropy ? 3 : 2) || !has_row_type(call, "d", d, logits) ||
+      !has_rows(call, "targets", targets, logits) || !has_row_numbers(call, "lse", lse, logits) ||
+      !has_dims(call, "dlogits", &call->results[0], logits) ||
+      (has_entropy && !has_row_numbers(call, "entropy", entropy, logits))) {
     return NOT_CALLED;
   }
-  flowk_dtype wide = logits->dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
-  if (d->dtype != wide || lse->dtype != wide || (has_entropy && entropy->dtype != wide)) {
-    return fail(call, "d, lse and entropy must be of the loss's type"), NOT_CALLED;
-  }
-  int64_t row_bytes = (int64_t)call->flowk->flowk_dtype_bytes(wide) * d->strides[0];
   const char *gradients = d->data;
+  const int64_t stride = (int64_t)call->flowk->flowk_dtype_bytes(d->dtype) * d->strides[0];
   return call->flowk->flowk_cross_entropy_backward(
-      logits->data, logits->strides, logits->dtype, targets->data, targets->dtype, lse->data,
-      has_entropy ? entropy->data : NULL, gradients, gradients + row_bytes,
-      has_entropy ? gradients + 2 * row_bytes : NULL, call->results[0].data, logits->strides, logits->rank,
-      logits->dims, &options, call->stream);
+      logits->data, logits->strides, logits->dtype, targets->data, targets->dtype, lse->data, entropy->data, gradients,
+      gradients + stride, has_entropy ? gradients + 2 * stride : NULL, call->results[0].data, logits->strides,
+      logits->rank, logits->dims, &options, call->stream);
 }
 
 /* ---- platforms ---------------------------------------------------------------------------------------------------*/
@@ -390,6 +366,7 @@ static FfiError *handle(FfiCallFrame *frame, int platform, const char *name, flo
     call.stream = args.stream;
   }
   flowk_status status = body(&call);
+  if (library->is_on_host) free(call.workspace);
   return status == FLOWK_STATUS_SUCCESS ? NULL : error_of(&call, name, status);
 }
 
@@ -405,7 +382,7 @@ FLOWK_JAX_HANDLER(ternary, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(permute, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(permute_convert, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(prelu, FFI_COMMAND_BUFFER_COMPATIBLE)
-/* Not in a command buffer: its scratch memory belongs to one execution, and a replayed graph would use it later. */
+/* Not in a command buffer: its workspace belongs to one execution, and a replayed graph would use it later. */
 FLOWK_JAX_HANDLER(prelu_backward, 0)
 FLOWK_JAX_HANDLER(masked_softmax, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(masked_softmax_backward, FFI_COMMAND_BUFFER_COMPATIBLE)

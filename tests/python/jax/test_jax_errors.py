@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from jax_arrays import ON_GPU, assert_close, assert_same, flowk_jax, jax, jnp
+from source_tree import ROOT
 
 import pyflowk
 from pyflowk._jax import handlers
 from pyflowk._native.abi import SoftmaxMask
+from pyflowk._operators.cross_entropy_arguments import checked_options
+from pyflowk._operators.softmax_arguments import MEMBERS
 
 X = jnp.ones((2, 3))
 
@@ -155,7 +159,8 @@ def test_handlers_compare_the_shapes_that_xla_does_not() -> None:
     half = jax.ShapeDtypeStruct((2, 3), jnp.float16)
     numbers = {"op": np.int64(1), "a": np.float64(0), "b": np.float64(0)}
     softmax = {"mask": mask_words(), "scale": np.float64(1), "log": np.int64(0)}
-    alpha = jnp.ones(2)
+    alpha, rows, targets = jnp.ones(2), jax.ShapeDtypeStruct((2,), jnp.float32), jnp.zeros(2, jnp.int32)
+    options = {"options": np.frombuffer(bytes(checked_options().struct()), np.int64)}
     bad: list[tuple[str, str, Any, tuple[Any, ...], dict[str, Any]]] = [
         ("binary", "x has 3 elements along dimension 1", four, (X, X), numbers),
         ("binary", "y has 1 dimension, must have 2", three, (X, X[0]), numbers),
@@ -181,11 +186,43 @@ def test_handlers_compare_the_shapes_that_xla_does_not() -> None:
         ("masked_softmax", "mask must be of bool", three, (X, X), {**softmax, "mask": mask_words(dense=1)}),
         ("masked_softmax", "attribute mask has 22 entries", three, (X,), {**softmax, "mask": mask_words()[1:]}),
         ("masked_softmax", "2 arguments", three, (X, X), softmax),
+        (
+            "masked_softmax",
+            "sinks must be of float32, or of float64 if the rows are",
+            three,
+            (X, X[0, :1].astype("float16")),
+            {**softmax, "mask": mask_words(sinks=1)},
+        ),
         ("masked_softmax_backward", "y has 1 dimension, must", three, (X, X[0]), softmax),
+        (
+            "softmax_merge",
+            "lse2 has 3 elements along dimension 0, must have 2",
+            (three, rows),
+            (X, X[:, 0], X, X[0]),
+            {},
+        ),
+        ("softmax_merge", "y2 is of another type", (three, rows), (X, X[:, 0], X.astype("float16"), X[:, 0]), {}),
+        ("softmax_merge", "y1 has no dimensions", (three, rows), (X[0, 0], X[:, 0], X, X[:, 0]), {}),
+        ("cross_entropy", "entropy has 2 dimensions, must have 1", (rows, rows, three), (X, targets), options),
+        ("cross_entropy", "lse must be of float32", (rows, targets), (X, targets), options),
+        (
+            "cross_entropy_backward",
+            "d has 3 elements along dimension 0, must have 2",
+            three,
+            (jnp.ones((3, 2)), X, targets, X[:, 0]),
+            options,
+        ),
     ]
     for name, text, result, operands, attributes in bad:
         with pytest.raises(Exception, match=f"flowk_{name}: .*{text}"):
             jax.block_until_ready(jax.ffi.ffi_call(f"flowk_{name}", result)(*operands, **attributes))
+
+
+def test_handlers_have_room_for_the_arrays_of_every_call() -> None:
+    text = (ROOT / "pyflowk" / "_jax" / "ffi_frame.h").read_text()
+    room = {name: int(number) for name, number in re.findall(r"(max_\w+) = (\d+)", text)}
+    assert room["max_arguments"] >= 2 + len({*MEMBERS} - {"lse"})  # dy and y of a softmax's gradient
+    assert room["max_results"] >= 3  # of a cross-entropy
 
 
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad], ids=["jit", "vmap", "grad"])
