@@ -15,7 +15,6 @@ from .._arguments import axis_of, kind_of
 from .._arrays.dtypes import dtype_like
 from .._arrays.stream import stream_handle
 from .._elementwise.call import Elementwise
-from .._operators.softmax_arguments import OF_GRADIENT, OF_MASK
 from .._pipeline import Bound, Request, bind
 from . import gate
 from . import operators as operators  # which registers them
@@ -137,10 +136,10 @@ def by_cached_operator(
 
 
 def _result(request: Request, outs: tuple[Any, ...], call: Callable[..., Tensor] = call_operator) -> Any:
-    operation, inputs, options, values = request
+    operation = request.operation
     try:
         if isinstance(operation, Elementwise):
-            return _elementwise(call, operation, inputs, outs[0], options or (), values)
+            return _elementwise(call, operation, request, outs[0])
         if any(one is not None for one in outs[1:]):
             names = " and ".join(filter(None, (", ".join(operation.out_names[1:-1]), operation.out_names[-1])))
             raise TypeError(f"{names} are given where torch must see the call, which needs new results")
@@ -148,9 +147,9 @@ def _result(request: Request, outs: tuple[Any, ...], call: Callable[..., Tensor]
             raise TypeError(
                 "a kernel of one's own has no gradient and no rule under torch's transforms: pass x.detach()"
             )
-        return _OPERATORS[operation.operator](call, inputs, options, values)
+        return _OPERATORS[operation.operator](call, request)
     except NotImplementedError:
-        for name, one in zip(operation.names, inputs):
+        for name, one in zip(operation.names, request.inputs):
             gate.require_plain_memory(one, name)
         raise
 
@@ -170,115 +169,104 @@ def require_alike(arrays: Sequence[Any]) -> None:
 
 # ---- the calls of operators -----------------------------------------------------------------------------------------
 
-Call = Callable[..., Tensor]  # call_operator(), or a function that does the same
+Call = Callable[..., Any]  # call_operator(), or a function that does the same
 
 
-def _elementwise(
-    call: Call, operation: Elementwise, inputs: tuple[Any, ...], out: Any, options: Any, values: tuple[Any, ...]
-) -> Tensor:
+def _elementwise(call: Call, operation: Elementwise, request: Request, out: Any) -> Any:
+    _, inputs, options, values = request
     if operation.operator == "cast":
-        dtype = inputs[0].dtype if out is None else out.dtype
-        return call("cast", (inputs[0], dtype if operation.result is None else dtype_like(operation.result, dtype)))
+        x: Any = inputs[0]
+        dtype = x.dtype if out is None else out.dtype
+        dtype = dtype if operation.result is None else dtype_like(operation.result, dtype)
+        return call("cast", (x, dtype))
     tensors = [one for one in inputs if isinstance(one, Tensor)]
     if len(tensors) == len(inputs) and not values:
         return call(operation.operator, inputs)
     if gate.is_watched() or not gate.is_whole or not all(map(gate.is_plain_memory, tensors)):
-        return with_numbers(operation, inputs, options, values)
+        return with_numbers(operation, inputs, options or (), values)
     return call(operation.operator, (*inputs, *map(float, values)))
 
 
-def _permute(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
-    (x,), (axes, code) = inputs, options
-    dtype = None if code is None else dtype_like(code, x.dtype)
-    keywords = {"dtype": dtype, "scale": values[0] if values else 1.0}
-    return call("batch_transpose", (x,), keywords) if axes is None else call("permute", (x, axes), keywords)
+def _by_names(call: Call, name: str, request: Request, **options: Any) -> Any:
+    """Calls an operator with the inputs, these options and the numbers of a request: all have the operator's names."""
+    operation, inputs, _, values = request
+    x: Any = inputs[0]
+    if options.get("dtype") is not None:
+        options["dtype"] = dtype_like(options["dtype"], x.dtype)
+    return call(name, (), {**dict(zip(operation.names, inputs)), **options, **dict(zip(operation.parameters, values))})
 
 
-def _prelu(call: Call, inputs: tuple[Any, ...], channel_axis: int, values: tuple[Any, ...]) -> Tensor:
-    return call("prelu", (*inputs, channel_axis))
+def _permute(call: Call, request: Request) -> Any:
+    axes, dtype = request.options
+    if axes is None:
+        return _by_names(call, "batch_transpose", request, dtype=dtype)
+    return _by_names(call, "permute", request, axes=axes, dtype=dtype)
 
 
-def _prelu_backward(call: Call, inputs: tuple[Any, ...], options: tuple[int, bool, bool], values: tuple[()]) -> Any:
-    (x, dy, alpha), (channel_axis, need_dx, need_dalpha) = inputs, options
-    dx, dalpha = call("prelu_backward", (dy, x, alpha, channel_axis))
+def _prelu(call: Call, request: Request) -> Any:
+    return _by_names(call, "prelu", request, channel_axis=request.options)
+
+
+def _prelu_backward(call: Call, request: Request) -> Any:
+    channel_axis, need_dx, need_dalpha = request.options
+    dx, dalpha = _by_names(call, "prelu_backward", request, channel_axis=channel_axis)
     return dx if need_dx else None, dalpha if need_dalpha else None
 
 
-def _options(inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> dict[str, Any]:
-    keywords: dict[str, Any] = options._asdict()
-    del keywords["return_lse"], keywords["return_dsinks"]  # other operators
-    keywords["scale"] = values[0]
-    if options.dtype is not None:
-        keywords["dtype"] = dtype_like(options.dtype, inputs[0].dtype)
-    return keywords
+def _softmax(call: Call, request: Request) -> Any:
+    named = _options(request.options, "return_")  # which are other operators
+    is_masked = len(request.inputs) > 1 or request.values[0] != 1 or named["window"] is not None
+    if is_masked or named["causal"] or named["softcap"] or named["batch_invariant"]:
+        name = "masked_softmax_with_lse" if request.options.return_lse else "masked_softmax"
+        return _by_names(call, name, request, **named)
+    name = "log_softmax" if named["log"] else "softmax"
+    return _by_names(call, name, request._replace(values=()), dtype=named["dtype"])
 
 
-def _softmax(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
-    x, *of_mask = inputs
-    keywords = _options(inputs, options, values)
-    is_plain = len(of_mask) == 0 and values[0] == 1 and options.window is None
-    is_plain = is_plain and not (options.causal or options.softcap or options.batch_invariant)
-    if is_plain:
-        return call("log_softmax" if options.log else "softmax", (x,), {"dtype": keywords["dtype"]})
-    keywords.update(zip(OF_MASK, of_mask))
-    return call("masked_softmax_with_lse" if options.return_lse else "masked_softmax", (x,), keywords)
-
-
-def _softmax_along(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Tensor:
+def _softmax_along(call: Call, request: Request) -> Any:
     """By views with the dimension last. In the result it is innermost in memory, as in a plain call's."""
-    (x,), (rest, axis, name) = inputs, options
+    x: Any = request.inputs[0]
+    options, axis, name = request.options
     axis = axis_of(axis, name, x.dim())
-    result: Tensor = _softmax(call, (x.movedim(axis, -1),), rest, values)
-    return result.movedim(-1, axis)
+    return _softmax(call, request._replace(inputs=(x.movedim(axis, -1),), options=options)).movedim(-1, axis)
 
 
-def _softmax_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[Any, ...]) -> Any:
-    dy, y, *others = inputs
-    keywords = {**dict(zip(OF_GRADIENT, others)), **_options(inputs, options, values)}
-    name = "masked_softmax_backward" + ("_with_dsinks" if options.return_dsinks else "")
-    return call(name, (dy, y), keywords)
+def _softmax_backward(call: Call, request: Request) -> Any:
+    name = f"masked_softmax_backward{'_with_dsinks' if request.options.return_dsinks else ''}"
+    return _by_names(call, name, request, **_options(request.options, "return_"))
 
 
-def _softmax_merge(call: Call, inputs: tuple[Any, ...], options: None, values: tuple[()]) -> Any:
-    return call("softmax_merge", inputs)
+def _cross_entropy(call: Call, request: Request) -> Any:
+    numbers, needs_entropy = request.options
+    return _by_names(call, "cross_entropy", request, **_options(numbers, "vocab_"), entropy=needs_entropy)
 
 
-def _cross_entropy(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:
-    numbers, needs_entropy = options
-    return call("cross_entropy", inputs, {**_numbers(numbers), "entropy": needs_entropy})
+def _cross_entropy_backward(call: Call, request: Request) -> Any:
+    return _by_names(call, "cross_entropy_backward", request, **request.options._asdict())
 
 
-def _cross_entropy_backward(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Tensor:
-    logits, targets, lse, dloss, dlse, entropy, dentropy = inputs
-    others = {"dlse": dlse, "entropy": entropy, "dentropy": dentropy, **options._asdict()}
-    return call("cross_entropy_backward", (logits, targets, lse, dloss), others)
+def _options(options: Any, without: str) -> dict[str, Any]:
+    """The options by their names, but those that begin with `without`."""
+    return {name: value for name, value in options._asdict().items() if not name.startswith(without)}
 
 
-def _numbers(options: Any) -> dict[str, Any]:
-    """The numbers of a cross-entropy of the whole vocabulary."""
-    return {name: value for name, value in options._asdict().items() if not name.startswith("vocab_")}
+def _without_gradient(call: Call, request: Request) -> Any:
+    raise TypeError(
+        f"{request.operation.operator} has no gradient and no rule under torch's transforms: pass detached tensors; "
+        "cross_entropy_backward gives the gradient"
+    )
 
 
-def _without_gradient(name: str) -> Callable[..., Any]:
-    def refuse(call: Call, inputs: tuple[Any, ...], options: Any, values: tuple[()]) -> Any:
-        raise TypeError(
-            f"{name} has no gradient and no rule under torch's transforms: pass detached tensors; "
-            "cross_entropy_backward gives the gradient"
-        )
-
-    return refuse
-
-
-_OPERATORS: dict[str, Callable[[Call, tuple[Any, ...], Any, tuple[Any, ...]], Any]] = {
+_OPERATORS: dict[str, Callable[[Call, Request], Any]] = {
     "cross_entropy": _cross_entropy,
     "cross_entropy_backward": _cross_entropy_backward,
-    "cross_entropy_merge": _without_gradient("cross_entropy_merge"),
-    "cross_entropy_partials": _without_gradient("cross_entropy_partials"),
+    "cross_entropy_merge": _without_gradient,
+    "cross_entropy_partials": _without_gradient,
     "permute": _permute,
     "prelu": _prelu,
     "prelu_backward": _prelu_backward,
     "softmax": _softmax,
     "softmax_along": _softmax_along,
     "softmax_backward": _softmax_backward,
-    "softmax_merge": _softmax_merge,
+    "softmax_merge": lambda call, request: _by_names(call, "softmax_merge", request),
 }
