@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._arguments import axis_of, count_of
 from .._elementwise import functions
-from .registration import CALLS, Rules, keep, register, register_operator
+from .registration import CALLS, FormulaRules, Rules, batched, keep, register, register_operator
 
 
 def register_all() -> None:
@@ -141,48 +141,26 @@ class _Prelu(Rules):
         if in_dims[1] is None:
             x, alpha = tensors[0].movedim(in_dims[0], 0), tensors[1]
             return operator(x, alpha, 0 if alpha.numel() == 1 else axis_of(axis, "channel_axis", x.dim() - 1) + 1), 0
-        x, alpha = _stacked(size, in_dims, tensors)
+        x, alpha = (batched(one, d, size) for one, d in zip(tensors, in_dims))
         channels = _BatchedChannels(alpha, axis, x.dim() - 1)
         return channels.apart(operator(channels.merged(x), alpha.flatten(), 0)), 0
 
 
-class _PreluBackward(Rules):
-    """Its own gradients are made of torch's operators, which have gradients of any order."""
+class _PreluBackward(FormulaRules):
+    num_tensors = 3
 
-    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
-        keep(ctx, *arguments[:3])
-        ctx.axis = arguments[3]
-
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        dy, x, alpha = ctx.saved_tensors
-        g, g_alpha = gradients[0], _along(gradients[1], x, ctx.axis)
-        slope, positive = _along(alpha, x, ctx.axis), x > 0
-        of_dy = torch.where(positive, g, slope * g + g_alpha * x)
-        of_x = torch.where(positive, 0, g_alpha * dy)
-        of_alpha = torch.where(positive, 0, g * dy).sum_to_size(slope.shape)
-        return of_dy.to(dy.dtype), of_x.to(x.dtype), of_alpha.reshape(alpha.shape).to(alpha.dtype), None
-
-    def jvp(self, ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
-        dy, x, alpha = ctx.saved_tensors
-        t_dy, t_x, t_alpha = (
-            torch.zeros_like(one) if tangent is None else tangent for tangent, one in zip(tangents, (dy, x, alpha))
-        )
-        slope, t_slope, positive = _along(alpha, x, ctx.axis), _along(t_alpha, x, ctx.axis), x > 0
-        of_dx = torch.where(positive, t_dy, slope * t_dy + t_slope * dy)
-        of_dalpha = torch.where(positive, 0, t_dy * x + dy * t_x).sum_to_size(slope.shape)
-        return of_dx.to(x.dtype), of_dalpha.reshape(alpha.shape).to(alpha.dtype)
+    def formula(self, ctx: Any, dy: Tensor, x: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        slope, positive = _along(alpha, x, ctx.options[0]), x > 0
+        dx = torch.where(positive, dy, slope * dy)
+        dalpha = torch.where(positive, 0, dy * x).sum_to_size(slope.shape).reshape(alpha.shape)
+        return dx.to(x.dtype), dalpha.to(alpha.dtype)
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         *tensors, axis = arguments
-        dy, x, alpha = _stacked(size, in_dims, tensors)
+        dy, x, alpha = (batched(one, d, size) for one, d in zip(tensors, in_dims))
         channels = _BatchedChannels(alpha, axis, x.dim() - 1)
         dx, dalpha = operator(channels.merged(dy), channels.merged(x), alpha.flatten(), 0)
         return (channels.apart(dx), dalpha.reshape(alpha.shape)), (0, 0)
-
-
-def _stacked(size: int, in_dims: Sequence[int | None], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors with the batch as their first dimension."""
-    return [one.expand(size, *one.shape) if d is None else one.movedim(d, 0) for one, d in zip(tensors, in_dims)]
 
 
 class _BatchedChannels:

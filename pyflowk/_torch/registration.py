@@ -65,6 +65,62 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
         ctx.save_for_forward(*tensors)
 
 
+class FormulaRules(Rules):
+    """The derivatives, of any order, are those of a formula in torch's operators. `constants` are the names of the
+    tensors that have none."""
+
+    num_tensors: int  # the first arguments; the others are ctx.options
+    constants: tuple[str, ...] = ()
+
+    def formula(self, ctx: Any, *tensors: Any) -> Any:
+        """The result, or a tuple of the results, for these instead of the saved tensors."""
+        raise NotImplementedError
+
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        keep(ctx, *arguments[: self.num_tensors])
+        ctx.options = arguments[self.num_tensors :]
+
+    def _as_function(self, ctx: Any) -> tuple[Callable[..., Any], list[int], tuple[Tensor, ...]]:
+        """The formula as a function of the tensors that have a derivative, their indices, and these tensors."""
+        saved = ctx.saved_tensors
+        indices = [i for i, one in enumerate(saved) if one is not None and self.names[i] not in self.constants]
+
+        def function(*given: Tensor) -> Any:
+            tensors = list(saved)
+            for index, one in zip(indices, given):
+                tensors[index] = one
+            return self.formula(ctx, *tensors)
+
+        return function, indices, tuple(saved[index] for index in indices)
+
+    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        function, indices, given = self._as_function(ctx)
+        pull: Any = torch.func.vjp(function, *given)[1]
+        found: list[Tensor | None] = [None] * len(self.names)
+        for index, one in zip(indices, pull(gradients if len(gradients) > 1 else gradients[0])):
+            found[index] = one
+        return tuple(found)
+
+    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
+        function, indices, given = self._as_function(ctx)
+        all_tangents = ((tangents[index], one) for index, one in zip(indices, given))
+        moved = tuple(torch.zeros_like(one) if t is None else t for t, one in all_tangents)
+        # By two pullbacks: torch has no forward mode inside forward mode.
+        result, pull = torch.func.vjp(function, *given)[:2]
+        zeros = tuple(map(torch.zeros_like, result)) if isinstance(result, tuple) else torch.zeros_like(result)
+        return torch.func.vjp(pull, zeros)[1](moved)[0]
+
+
+def batched(x: Tensor, dim: int | None, size: int) -> Tensor:
+    """x with its batch dimension first; if it has none, x is repeated."""
+    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+
+def row_type(dtype: torch.dtype) -> torch.dtype:
+    """The type of the numbers per row, such as a log-sum-exp."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 # A parameter's type in the schema, by its annotation in Python.
 _TYPES = {
     **dict.fromkeys(("Array", "ArrayT"), "Tensor"),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .registration import Rules, keep, register_operator
+from .registration import Rules, batched, keep, register_operator
 
 
 def register_all() -> None:
@@ -52,7 +52,5 @@ class _Merge(Rules):
         return ty.to(ctx.saved_tensors[0].dtype), terms.first * tlse1 + terms.second * tlse2
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        moved = [
-            one.expand(size, *one.shape) if dim is None else one.movedim(dim, 0) for one, dim in zip(arguments, in_dims)
-        ]
+        moved = [batched(one, dim, size) for one, dim in zip(arguments, in_dims)]
         return operator(*moved), (0, 0)

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from .._operators.softmax_arguments import MEMBERS, OF_GRADIENT, PER_ROW, order_in_memory
-from .registration import CALLS, PARAMETERS, Rules, all_arguments, keep, register_operator
+from .registration import (
+    CALLS,
+    PARAMETERS,
+    FormulaRules,
+    Rules,
+    all_arguments,
+    batched,
+    keep,
+    register_operator,
+    row_type,
+)
 
 
 def register_all() -> None:
@@ -64,17 +74,13 @@ def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | Non
 
 
 def _empty_with_lse(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=_wide(x.dtype))
+    return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=row_type(x.dtype))
 
 
 def _empty_with_dsinks(
     dy: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
     return _empty_with_lse(dy, dtype=dtype)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:
@@ -160,7 +166,7 @@ class _MaskedSoftmax(Rules):
         if needs["bias"] or needs["row_scale"]:  # dz, in float32 before it is summed
             unscaled = options | {"scale": 1.0, "softcap": 0.0}
             none = (None,) * (len(OF_GRADIENT) - 2)
-            dz = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *none, *unscaled.values(), _wide(ctx.x_dtype))
+            dz = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *none, *unscaled.values(), row_type(ctx.x_dtype))
             found["bias"] = dz if needs["bias"] else None
             if needs["row_scale"]:
                 found["row_scale"] = (dz * _slope(x, row_scale, options) * options["scale"] * x).sum(-1)
@@ -194,22 +200,7 @@ class _MaskedSoftmax(Rules):
         return t, of_sinks
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
-        x, lengths = _batched(given["x"], dims["x"], size), _batched_lengths(given["lengths"], dims["lengths"], size)
-        is_row = x.dim() == 2
-        if is_row:  # one row of a matrix each, or `causal` would see one matrix
-            x, lengths = x.unsqueeze(1), lengths if lengths is None else lengths.reshape(-1, 1)
-        given |= {"x": x, "lengths": lengths}
-        for name in ("mask", "bias"):
-            if given[name] is not None and dims[name] is not None:
-                given[name] = _under(_batched(given[name], dims[name], size), x.dim())
-        for name in PER_ROW:
-            if given[name] is not None and dims[name] is not None:
-                given[name] = _under(_batched(given[name], dims[name], size), x.dim() - 1)
-        results = operator(*given.values())
-        if isinstance(results, Tensor):
-            return results.squeeze(1) if is_row else results, 0
-        return tuple(one.squeeze(1) if is_row else one for one in results), (0, 0)
+        return _vmap(operator, size, dict(zip(self.names, in_dims)), dict(zip(self.names, arguments)), ("x",))
 
 
 class _WithLse(_MaskedSoftmax):
@@ -222,7 +213,7 @@ class _WithLse(_MaskedSoftmax):
         t, of_sinks = self._moved(ctx, tangents)
         if t is None and of_sinks is None:
             return None, None
-        wide = _wide(ctx.x_dtype)
+        wide = row_type(ctx.x_dtype)
         p = (torch.exp(y) if log else y).to(wide)
         moved: Any = 0 if t is None else torch.where(p == 0, 0, p * t.to(wide)).sum(-1)
         return super().jvp(ctx, *tangents), moved if of_sinks is None else moved + of_sinks.squeeze(-1)
@@ -238,99 +229,66 @@ def _slope(x: Tensor | None, row_scale: Tensor | None, options: dict[str, Any]) 
     if not softcap:
         return 1.0
     assert x is not None
-    t = torch.tanh(options["scale"] * _column(row_scale, 1.0) * x.to(_wide(x.dtype)) / softcap)
+    t = torch.tanh(options["scale"] * _column(row_scale, 1.0) * x.to(row_type(x.dtype)) / softcap)
     return 1 - t * t
 
 
-def _gradient_formula(options: dict[str, Any], dy: Tensor, y: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
-    """dx, and dsinks if there are sinks and lse, by torch's operators; y is 0, or -infinity, in masked-out columns."""
-    dlse, _, scores, sinks, lse, row_scale = others
-    dlse_ = _column(dlse, 0.0)
-    if options["log"]:
-        unmasked = y != -torch.inf
-        total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - dlse_
-        dz = torch.where(unmasked, dy - torch.exp(y) * total, 0)
-    else:
-        total = (y * dy).sum(-1, keepdim=True) - dlse_
-        dz = y * (dy - total)
-    dx = dz * (options["scale"] * _column(row_scale, 1.0)) * _slope(scores, row_scale, options)
-    if sinks is None or lse is None:
-        return (dx,)
-    return dx, -torch.exp(sinks - lse) * total.squeeze(-1)
-
-
-class _Backward(Rules):
-    """Its own derivatives are those of the formula in torch's operators, which have derivatives of any order."""
+class _Backward(FormulaRules):
+    num_tensors = 2 + len(OF_GRADIENT)
+    constants = ("lengths",)
 
     def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
         given = dict(zip(self.names, arguments))
-        keep(ctx, *arguments[: 2 + len(OF_GRADIENT)])
-        ctx.options = {name: given[name] for name in _option_names()}
         results = result if isinstance(result, tuple) else (result,)
-        ctx.dtypes, ctx.has_dsinks = [one.dtype for one in results], len(results) > 1
+        if len(results) == 1:  # dx does not depend on them
+            given |= {"sinks": None, "lse": None}
+        keep(ctx, *list(given.values())[: self.num_tensors])
+        ctx.options = {name: given[name] for name in _option_names()}
+        ctx.dtypes = [one.dtype for one in results]
 
-    def _formula(self, ctx: Any) -> tuple[Callable[..., Any], list[int], tuple[Tensor, ...]]:
-        """The operator of the arrays that it depends on, their indices, and these arrays."""
-        arrays = list(ctx.saved_tensors)
-        if not ctx.has_dsinks:
-            arrays[5:7] = None, None
-        used = [i for i, one in enumerate(arrays) if one is not None and i != 3]
-
-        def formula(*given: Tensor) -> Any:
-            filled = list(arrays)
-            for i, one in zip(used, given):
-                filled[i] = one
-            results = _gradient_formula(ctx.options, *filled)
-            converted = tuple(one.to(dtype) for one, dtype in zip(results, ctx.dtypes))
-            return converted if ctx.has_dsinks else converted[0]
-
-        return formula, used, tuple(arrays[i] for i in used)
-
-    def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        formula, used, arrays = self._formula(ctx)
-        pullback: Any = torch.func.vjp(formula, *arrays)[1]
-        found: list[Tensor | None] = [None] * len(self.names)
-        for i, one in zip(used, pullback(gradients if ctx.has_dsinks else gradients[0])):
-            found[i] = one
-        return tuple(found)
-
-    def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
-        formula, used, arrays = self._formula(ctx)
-        given = [tangents[i] for i in used]
-        moved = tuple(torch.zeros_like(one) if t is None else t for t, one in zip(given, arrays))
-        # By two pullbacks: torch has no forward mode inside forward mode.
-        results, pullback = torch.func.vjp(formula, *arrays)[:2]
-        zeros = tuple(map(torch.zeros_like, results)) if ctx.has_dsinks else torch.zeros_like(results)
-        return torch.func.vjp(pullback, zeros)[1](moved)[0]
+    def formula(self, ctx: Any, *tensors: Any) -> Any:
+        """dx, and dsinks if there are sinks and lse; y is 0, or -infinity, in masked-out columns."""
+        dy, y, dlse, _, scores, sinks, lse, row_scale = tensors
+        options, dlse_ = ctx.options, _column(dlse, 0.0)
+        if options["log"]:
+            unmasked = y != -torch.inf
+            total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - dlse_
+            dz = torch.where(unmasked, dy - torch.exp(y) * total, 0)
+        else:
+            total = (y * dy).sum(-1, keepdim=True) - dlse_
+            dz = y * (dy - total)
+        dx = dz * (options["scale"] * _column(row_scale, 1.0)) * _slope(scores, row_scale, options)
+        dx = dx.to(ctx.dtypes[0])
+        if sinks is None or lse is None:
+            return dx
+        return dx, (-torch.exp(sinks - lse) * total.squeeze(-1)).to(ctx.dtypes[1])
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-        given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
-        is_row = arguments[0].dim() - (in_dims[0] is not None) == 1
-        for name in ("dy", "y", "scores", "dlse", "lse"):
-            if given[name] is not None:
-                given[name] = _batched(given[name], dims[name], size)
-                if is_row:
-                    given[name] = given[name].unsqueeze(1)
-        given["lengths"] = _batched_lengths(given["lengths"], dims["lengths"], size)
-        if is_row and given["lengths"] is not None:
-            given["lengths"] = given["lengths"].reshape(-1, 1)
-        for name in PER_ROW:
-            if given[name] is not None and dims[name] is not None:
-                given[name] = _under(_batched(given[name], dims[name], size), given["dy"].dim() - 1)
-        results = operator(*given.values())
-        if isinstance(results, Tensor):
-            return results.squeeze(1) if is_row else results, 0
-        return tuple(one.squeeze(1) if is_row else one for one in results), (0, 0)
+        whole = ("dy", "y", "scores", "dlse", "lse")
+        return _vmap(operator, size, dict(zip(self.names, in_dims)), dict(zip(self.names, arguments)), whole)
 
 
-def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:
-    """x with its batch dimension first; if it has none, x is repeated."""
-    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-
-
-def _batched_lengths(lengths: Tensor | None, dim: int | None, size: int) -> Tensor | None:
-    """As _batched(), with a batch of 1 if they have none."""
-    return None if lengths is None else _batched(lengths, dim, 1 if dim is None else size)
+def _vmap(
+    operator: Any, size: int, dims: dict[str, int | None], given: dict[str, Any], whole: tuple[str, ...]
+) -> tuple[Any, Any]:
+    """All calls as one. The arrays called `whole` do not broadcast; if each call has one row, this is a matrix in the
+    one call, because `causal` would see the rows as one matrix."""
+    is_row = given[whole[0]].dim() - (dims[whole[0]] is not None) == 1
+    for name in whole:
+        if given[name] is not None:
+            given[name] = batched(given[name], dims[name], size)
+            given[name] = given[name].unsqueeze(1) if is_row else given[name]
+    if given["lengths"] is not None:
+        lengths = batched(given["lengths"], dims["lengths"], 1 if dims["lengths"] is None else size)
+        given["lengths"] = lengths.reshape(-1, 1) if is_row else lengths
+    rank = given[whole[0]].dim()
+    for name in ("mask", "bias", *PER_ROW):
+        if given.get(name) is not None and dims[name] is not None:
+            given[name] = _under(batched(given[name], dims[name], size), rank - (name in PER_ROW))
+    results = operator(*given.values())
+    if isinstance(results, Tensor):
+        return results.squeeze(1) if is_row else results, 0
+    return tuple(one.squeeze(1) if is_row else one for one in results), (0, 0)
 
 
 def _under(x: Tensor, rank: int) -> Tensor:
