@@ -57,6 +57,14 @@ def number(value: Any, name: str) -> float:
     raise TypeError(f"{name} is {shown(value)}, must be a number")
 
 
+def non_negative(value: Any, name: str) -> float:
+    """number() that is finite and >= 0; ValueError for others."""
+    found = value if type(value) is float else number(value, name)  # torch.compile cannot trace number() of a float
+    if not 0 <= found < float("inf"):
+        raise ValueError(f"{name} = {shown(found)}, must be finite and >= 0")
+    return found
+
+
 def kind_of(value: object) -> str:
     """The type of an argument in an error: "a list", "an int"."""
     return kind_named(type(value).__name__)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from ctypes import addressof, c_int32, c_int64
+from ctypes import c_int32
 from typing import Any
 
 import numpy as np
 
 from ._arrays.adapters.base import Geometry, Signature
 from ._arrays.dtypes import contiguous_strides, element_strides, element_type
-from ._native.c_types import Int32Pointer, Int64Pointer
+from ._native.c_types import int32s, int64s
 from ._program import INPUT, OUTPUT, TEMP, Arg, Program, Step
 
 
@@ -32,26 +32,23 @@ def on_copies(
     if outs[0] is not None and out_name is not None:
         _check_no_repeats(outs[0], out_name)
         arrays[Arg(OUTPUT, 0)] = (out_name, outs[0])
-    moves: dict[Arg, _Move] = {}
     for array, (name, geometry) in arrays.items():
-        moves[array] = _Move(geometry, name)
         (inputs if array.kind == INPUT else targets)[array.value] = in_c_order(geometry, name)
     inner = plan(tuple(inputs), tuple(targets), options)
     if inner is None:
         return None
-    places = {array: Arg(TEMP, len(inner.temps) + index) for index, array in enumerate(moves)}
+    places = {array: Arg(TEMP, len(inner.temps) + index) for index, array in enumerate(arrays)}
     names = ", ".join(name for name, _ in arrays.values())
     heading = f"on contiguous copies of {names}, by flowk_permute; then"
     reason = f"{names} {'is' if len(arrays) == 1 else 'are'} copied because the kernel needs contiguous rows"
-    steps = [moves[array].step(array, copy, is_read=True) for array, copy in places.items() if array.kind == INPUT]
-    steps += [one.moved(places) for one in inner.steps]
-    steps += [moves[array].step(copy, array, is_read=False) for array, copy in places.items() if array.kind == OUTPUT]
+    copies = [_copy(array, copy, *arrays[array]) for array, copy in places.items()]
+    steps = [*copies[: len(copied)], *(one.moved(places) for one in inner.steps), *copies[len(copied) :]]
     first = steps[0]
     steps[0] = first._replace(
         heading="\n".join(filter(None, (heading, first.heading))), extra_passes=(reason, *first.extra_passes)
     )
-    temps = (*inner.temps, *(move.num_bytes for move in moves.values()))
-    return inner._replace(steps=tuple(steps), temps=temps, keep=(inner.keep, list(moves.values())))
+    sizes = (math.prod(shape) * element_type(dtype, name)[1] for name, (shape, _, dtype) in arrays.values())
+    return inner._replace(steps=tuple(steps), temps=(*inner.temps, *sizes))
 
 
 def in_c_order(geometry: Geometry, name: str) -> Geometry:
@@ -61,26 +58,16 @@ def in_c_order(geometry: Geometry, name: str) -> Geometry:
     return tuple(shape), contiguous_strides(shape, itemsize), dtype
 
 
-class _Move:
-    """A copy between an array and C-contiguous memory."""
-
-    def __init__(self, geometry: Geometry, name: str) -> None:
-        shape, strides, dtype = geometry
-        rank = len(shape)
-        longs = c_int64 * max(rank, 1)
-        code, element_bytes = element_type(dtype, name)
-        own, packed = element_strides(dtype, shape, strides, name), contiguous_strides(shape, 1)
-        self._keep = longs(*own), longs(*packed), longs(*shape), (c_int32 * max(rank, 1))(*range(rank))
-        own_strides, c_order, extents = (Int64Pointer(addressof(array)) for array in self._keep[:3])
-        self._strides = own_strides, c_order
-        self._rest = c_int32(rank), extents, Int32Pointer(addressof(self._keep[3])), code
-        self._names = {"src": name, "dst": name, "rank": f"{name}.ndim"}
-        self.num_bytes = math.prod(shape) * element_bytes
-
-    def step(self, src: Arg, dst: Arg, is_read: bool) -> Step:
-        own, c_order = self._strides if is_read else self._strides[::-1]
-        step = Step.of("flowk_permute", (src, own, dst, c_order, *self._rest), self._names)
-        return step._replace(is_explained=False)
+def _copy(array: Arg, copy: Arg, name: str, geometry: Geometry) -> Step:
+    """The copy between an array and C-contiguous memory: of an input to it, of an output from it."""
+    shape, strides, dtype = geometry
+    own = array, int64s(element_strides(dtype, shape, strides, name))
+    packed = copy, int64s(contiguous_strides(shape, 1))
+    src, dst = (own, packed) if array.kind == INPUT else (packed, own)
+    extents = c_int32(len(shape)), int64s(shape), int32s(range(len(shape)))
+    names = {"src": name, "dst": name, "rank": f"{name}.ndim"}
+    step = Step.of("flowk_permute", (*src, *dst, *extents, element_type(dtype, name)[0]), names)
+    return step._replace(is_explained=False)
 
 
 def _check_no_repeats(geometry: Geometry, name: str) -> None:

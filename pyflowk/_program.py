@@ -95,8 +95,8 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, function: str, args: Sequence[Any], names: tuple[str, ...] | dict[str, str]) -> Step:
-        slots = tuple((index, *arg) for index, arg in enumerate(args) if arg.__class__ is Arg)
-        return cls(function, tuple(args), slots, names)
+        slots = [(index, *arg) for index, arg in enumerate(args) if arg.__class__ is Arg]
+        return cls(function, tuple(args), tuple(slots), names)
 
     def moved(self, places: dict[Arg, Arg]) -> Step:
         """The same step with other arrays."""
@@ -126,7 +126,6 @@ class Program(NamedTuple):
 
     results  the outputs that are allocated if the caller gives none; None: that output is not needed
     temps    bytes of each temporary
-    keep     keeps alive what the arguments point to
     context  what else it depends on, which a cache must compare: as Operation.context
     idle     why there is no step
     """
@@ -134,7 +133,6 @@ class Program(NamedTuple):
     steps: tuple[Step, ...]
     results: tuple[Buffer | None, ...]
     temps: tuple[int, ...] = ()
-    keep: Any = None
     context: Any = None
     idle: str = ""
 

@@ -7,13 +7,16 @@ import functools
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from .._arguments import shown
 from .._native.abi import DType
 from .frameworks import ADAPTERS, cached
+
+if TYPE_CHECKING:
+    from .adapters.base import Geometry
 
 D = TypeVar("D")
 
@@ -193,7 +196,7 @@ def element_strides(
             raise ValueError(
                 f"{name} has strides of {strides} bytes, each must be a multiple of its element's {num_bytes} bytes"
             )
-    return tuple(stride // num_bytes for stride in strides)
+    return tuple([stride // num_bytes for stride in strides])
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -210,3 +213,20 @@ def strides_in_order(shape: tuple[int, ...], order: tuple[int, ...] | None, item
         return contiguous_strides(shape, itemsize)
     by_dimension = dict(zip(order, contiguous_strides(tuple(shape[d] for d in order), itemsize)))
     return tuple(by_dimension[d] for d in range(len(shape)))
+
+
+def have_same_strides(shape: tuple[int, ...], strides: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    """Whether both reach the same elements. The stride of an extent of 1 does not matter, nor any of an empty array."""
+    return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
+
+
+def is_contiguous(geometry: Geometry, name: str) -> bool:
+    """Whether the array in parameter `name` is in C order without gaps."""
+    shape, strides, dtype = geometry
+    return have_same_strides(shape, element_strides(dtype, shape, strides, name), contiguous_strides(shape, 1))
+
+
+def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
+    """Whether the elements of the last dimension are neighbours."""
+    shape, strides, dtype = geometry
+    return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)

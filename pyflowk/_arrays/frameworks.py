@@ -71,14 +71,18 @@ is_compiling = next(filter(None, (attribute_of(*one) for one in _TRACES.items())
 
 
 def cached(max_size: int) -> Callable[[F], F]:
-    """functools.lru_cache by value and type; torch.compile traces the function itself, without a warning."""
+    """functools.lru_cache by value and type. Arguments that cannot be hashed go to the function itself. torch.compile
+    traces that too, without a warning."""
 
     def decorate(function: F) -> F:
         by_cache = functools.lru_cache(max_size, typed=True)(function)
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
-            return (function if is_compiling() else by_cache)(*arguments, **options)
+            try:
+                return (function if is_compiling() else by_cache)(*arguments, **options)
+            except (TypeError, ValueError):  # of the hash, or the function's own, which it raises again
+                return function(*arguments, **options)
 
         return call  # type: ignore[return-value]
 

@@ -19,7 +19,6 @@ from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import dtype_like, dtype_name, element_type, number_type, strides_in_order, type_of_elements
 from .._calls.call_path import CallPath
 from .._native.abi import HOST_SCALAR, DType
-from .._native.c_types import Int64Pointer
 from .._native.operations import OPERATIONS, UnaryOp
 from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, NUMBER_BYTES, OP, OUTPUT, TEMP, Arg, Buffer, Number, Program, Step
@@ -102,7 +101,6 @@ class Elementwise(Operation):
         conversions = [index for index in arrays if types[index] != needed[index]]
         steps: list[Step] = []
         temps: list[int] = []
-        keep = [place.keep]
         read: list[Any] = [Arg(INPUT, index) for index in range(len(operands))]
         if conversions:
             # The first array may be converted into the memory of the result, if a new array would have its layout.
@@ -116,13 +114,12 @@ class Elementwise(Operation):
                 if index != arrays[0] or not may_reuse:
                     read[index] = Arg(TEMP, len(temps))
                     temps.append(0)
-                step, converted[index] = _conversion(index, operands[index], needed[index], names[index], read, keep)
+                step, converted[index] = _conversion(index, operands[index], needed[index], names[index], read[index])
                 steps.append(step)
                 if read[index].kind == TEMP:
                     shape, _, dtype = converted[index]
                     temps[-1] = math.prod(shape) * element_type(dtype, names[index])[1]
             place = place_operands(names, converted, out or _new_geometry(place.shape, place.order, out_dtype))
-            keep.append(place.keep)
         passed_types = [code if index in arrays else number_as(code) | HOST_SCALAR for index, code in enumerate(needed)]
         passed = needed if op in TO_BOOL else tuple(map(number_as, needed))
         called: Any = c_int(op.value)
@@ -137,7 +134,7 @@ class Elementwise(Operation):
             for index, name in enumerate(self.parameters):
                 parameters[index] = Arg(NUMBER_ARG, Number(len(operands) + index, out_type, name))
         steps.append(_step(called, read, passed_types, Arg(OUTPUT, 0), out_type, place, parameters, names))
-        return Program(tuple(steps), (buffer,), tuple(temps), keep, context=default)
+        return Program(tuple(steps), (buffer,), tuple(temps), context=default)
 
 
 def _step(
@@ -151,25 +148,21 @@ def _step(
     names: tuple[str, ...],
 ) -> Step:
     """The call of the C function for this number of operands. ctypes passes a C value in half the time of an int."""
-    out_strides, *strides = (None if address is None else Int64Pointer(address) for address in place.addresses)
+    out_strides, *strides = place.c_strides
     operands = [part for operand in zip(read, strides, map(c_int, types)) for part in operand]
-    shape = None if place.shape_address is None else Int64Pointer(place.shape_address)
-    out = (written, out_strides, c_int(out_type), c_int32(len(place.shape)), shape)
+    out = (written, out_strides, c_int(out_type), c_int32(len(place.shape)), place.c_shape)
     return Step.of(_FUNCTIONS[len(read) - 1], (op, *operands, *out, *parameters), names)
 
 
 _FUNCTIONS = ("flowk_unary", "flowk_binary", "flowk_ternary")
 
 
-def _conversion(
-    index: int, operand: Geometry, code: DType, name: str, read: Sequence[Any], keep: list[Any]
-) -> tuple[Step, Geometry]:
-    """The conversion of operand `index` into the array read[index], and the geometry of the converted array."""
+def _conversion(index: int, operand: Geometry, code: DType, name: str, target: Arg) -> tuple[Step, Geometry]:
+    """The conversion of operand `index` into the array `target`, and the geometry of the converted array."""
     place = place_operands((name,), (operand,), None)
-    keep.append(place.keep)
     shape, _, dtype = operand
     copy, types = c_int(UnaryOp.COPY.value), [number_type(dtype, name)]
-    step = _step(copy, [Arg(INPUT, index)], types, read[index], code, place, (_ZERO, _ZERO), (name,))
+    step = _step(copy, [Arg(INPUT, index)], types, target, code, place, (_ZERO, _ZERO), (name,))
     converted = f"{name} is converted to {dtype_name(code)}"
     step = step._replace(heading=f"{converted} first:", extra_passes=(f"{converted}: pass operands of one type",))
     return step, _new_geometry(tuple(shape), place.order, dtype_like(code, dtype))

@@ -14,6 +14,8 @@ from .._calls import call_path
 from .._calls.call_path import CallPath
 from .._native import driver
 from .._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
+from .._native.c_types import Array as ArrayPointer
+from .._native.c_types import Int64Pointer
 from .._native.library import device_of
 from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, MEMBER, OUTPUT, Arg, Buffer, Program, Step
@@ -74,7 +76,7 @@ class FormulaKernels:
         return self._tables[device]
 
     def launch(
-        self, library: Any, strides: int, dtypes: int, num_arrays: int, rank: int, shape: int | None, *values: Any
+        self, library: Any, strides: Any, dtypes: Any, num_arrays: int, rank: int, shape: Int64Pointer, *values: Any
     ) -> int:
         """Plans and launches; `values` are the arrays' addresses, the numbers as bytes, and the stream. Returns the
         library's status."""
@@ -209,16 +211,17 @@ class ElementwiseKernel:
 
     def _plan(self, operands: tuple[Signature, ...], outs: tuple[Signature | None], options: None) -> Program:
         formula, arrays, numbers, place, out_dtype = self._bind(operands, outs[0])
-        strides = (ctypes.c_void_p * len(place.addresses))(*place.addresses)
+        strides = ArrayPointer.to((ctypes.c_void_p * len(place.c_strides))(*place.c_strides))
+        strides.kept = place.c_strides  # type: ignore[attr-defined]
         dtypes = (formula.output.dtype, *(formula.inputs[index].dtype for index in arrays))
-        codes = (ctypes.c_int * len(dtypes))(*dtypes)
-        layout = ctypes.addressof(strides), ctypes.addressof(codes), len(dtypes), len(place.shape), place.shape_address
+        codes = ArrayPointer.to((ctypes.c_int * len(dtypes))(*dtypes))
+        layout = strides, codes, len(dtypes), len(place.shape), place.c_shape
         pointers = [Arg(OUTPUT, 0), *(Arg(INPUT, index) for index in arrays)]
         members = [Arg(MEMBER, NumberArg(index, number_as(code), self._names[index])) for index, code in numbers]
         names = {"rank": "out.ndim", **dict(zip("xyz", (self._names[index] for index in arrays)))}
         step = Step.of("flowk_functor_plan", (*layout, *pointers, *members), names)
         step = step._replace(kernels=self._kernels.setdefault(formula, FormulaKernels(formula)))
-        return Program((step,), (Buffer(place.shape, out_dtype, place.order),), keep=(strides, codes, place.keep))
+        return Program((step,), (Buffer(place.shape, out_dtype, place.order),))
 
     def _bind(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
         """Finds the types. An operand is (shape, strides, dtype) of an array, or the type of a number."""

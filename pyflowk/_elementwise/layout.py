@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from ctypes import c_int64
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._arrays.adapters.base import Signature
 from .._arrays.dtypes import contiguous_strides, element_strides, strides_in_order
+from .._native.c_types import Int64Pointer, int64s
 
 
 class Placement(NamedTuple):
@@ -17,9 +16,8 @@ class Placement(NamedTuple):
 
     shape: tuple[int, ...]
     order: tuple[int, ...] | None  # of a new out, as in Buffer
-    shape_address: int | None
-    addresses: tuple[int | None, ...]  # of the strides of out and of all operands; None is C order
-    keep: Any  # what keeps them alive
+    c_shape: Int64Pointer
+    c_strides: tuple[Int64Pointer | None, ...]  # of out and of all operands; None is C order
 
 
 def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Signature | None) -> Placement:
@@ -32,7 +30,6 @@ def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Sig
         for name, shape in shapes:
             if not _broadcasts(shape, out_shape):
                 raise ValueError(f"out has shape {out_shape}, to which {name} of shape {shape} does not broadcast")
-    keep: list[Any] = []
     strides = [_strides(operand, name, out_shape) for operand, name in zip(operands, names)]
     order = memory_order(out_shape, strides)
     if out is None:
@@ -40,8 +37,8 @@ def place_operands(names: Sequence[str], operands: Sequence[Signature], out: Sig
     else:
         strides.insert(0, element_strides(out[2], out_shape, tuple(out[1]), "out"))
     in_order = contiguous_strides(out_shape, 1)
-    addresses = tuple(None if each == in_order else _address_of(each, keep) for each in strides)
-    return Placement(out_shape, order, _address_of(out_shape, keep), addresses, keep)
+    c_strides = tuple(None if each == in_order else int64s(each) for each in strides)
+    return Placement(out_shape, order, int64s(out_shape), c_strides)
 
 
 def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -103,11 +100,3 @@ def _strides(operand: Signature, name: str, out_shape: tuple[int, ...]) -> tuple
         stride if extent == out_shape[lead + position] else 0
         for position, (extent, stride) in enumerate(zip(shape, own, strict=True))
     )
-
-
-def _address_of(values: Sequence[int], keep: list[Any]) -> int | None:
-    if not values:
-        return None
-    array = (c_int64 * len(values))(*values)
-    keep.append(array)
-    return ctypes.addressof(array)

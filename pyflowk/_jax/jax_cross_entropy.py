@@ -22,7 +22,8 @@ import numpy as np
 from .._arguments import boolean
 from .._arrays.dtypes import float_type
 from .._native.abi import DType
-from .._operators.cross_entropy_arguments import Options, check_logits, check_per_row, checked_options, result_type
+from .._operators.array_checks import check_per_row, result_type
+from .._operators.cross_entropy_arguments import Options, check_logits, checked_options
 from . import primitives
 from .jax_types import array, static_number
 from .primitives import Attributes, ExactFloat, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from ctypes import CDLL, c_void_p
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import CDLL, addressof, c_int32, c_int64, c_void_p
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+P = TypeVar("P", bound="Pointer")
 
 
 class HashedEnum(IntEnum):
@@ -16,22 +20,31 @@ class HashedEnum(IntEnum):
     __hash__ = int.__hash__
 
 
-# All pointers are c_void_p: an address as int converts in a third of a POINTER's time.
+class Pointer(c_void_p):
+    """An address as int, or None. All pointers are c_void_p: an int converts in a third of a POINTER's time, and a C
+    value in half of an int's."""
+
+    @classmethod
+    def to(cls: type[P], target: Any) -> P:
+        """The address of an object of ctypes, which it keeps alive."""
+        pointer = cls(addressof(target))
+        pointer.target = target  # type: ignore[attr-defined]
+        return pointer
 
 
-class TensorPointer(c_void_p):
+class TensorPointer(Pointer):
     """`void *` or `const void *`: an address as int, or None."""
 
 
-class Int64Pointer(c_void_p):
+class Int64Pointer(Pointer):
     """`const int64_t *`."""
 
 
-class Int32Pointer(c_void_p):
+class Int32Pointer(Pointer):
     """`const int32_t *`."""
 
 
-class SizePointer(c_void_p):
+class SizePointer(Pointer):
     """`size_t *`."""
 
 
@@ -39,16 +52,30 @@ class StreamHandle(c_void_p):
     """`flowk_stream`: a cudaStream_t as int."""
 
 
-class SoftmaxMaskPointer(c_void_p):
+class SoftmaxMaskPointer(Pointer):
     """`const flowk_softmax_mask *`: the address of a SoftmaxMask, or None."""
 
 
-class CrossEntropyOptionsPointer(c_void_p):
+class CrossEntropyOptionsPointer(Pointer):
     """`const flowk_cross_entropy_options *`: the address of a CrossEntropyOptions, or None."""
 
 
-class Array(c_void_p):
+class Array(Pointer):
     """`T *` or `const T *` of any other kind: an address as int."""
+
+
+def int64s(numbers: Sequence[int]) -> Int64Pointer:
+    """The address of an array of these numbers."""
+    return Int64Pointer.to(_array_type(c_int64, len(numbers) or 1)(*numbers))
+
+
+def int32s(numbers: Sequence[int]) -> Int32Pointer:
+    """The address of an array of these numbers."""
+    return Int32Pointer.to(_array_type(c_int32, len(numbers) or 1)(*numbers))
+
+
+# ctypes forgets a type that no array has, and making one takes longer than all else in a plan.
+_array_type: Callable[[Any, int], Any] = functools.lru_cache(maxsize=64)(operator.mul)
 
 
 class Library(Protocol):

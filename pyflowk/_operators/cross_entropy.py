@@ -3,33 +3,31 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from ctypes import c_int, c_int64
+from ctypes import c_int, c_int32, c_int64
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean
 from .._arrays.adapters.base import Geometry, Signature
-from .._arrays.dtypes import dtype_like, float_type, type_of_elements
+from .._arrays.dtypes import contiguous_strides, dtype_like, float_type, has_contiguous_rows, type_of_elements
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import on_copies
 from .._native.abi import PARTIAL_VALUES, DType
-from .._native.errors import error_of
+from .._native.c_types import int64s
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
-from .cross_entropy_arguments import (
-    Arguments,
-    Options,
-    check_logits,
+from .array_checks import (
+    check_like,
     check_per_row,
-    check_targets,
-    checked_options,
+    check_row_out,
+    check_type,
     copied_inputs,
-    has_contiguous_rows,
-    is_contiguous,
     result_type,
+    workspace_bytes,
 )
+from .cross_entropy_arguments import TARGET_TYPES, Options, c_strides, check_logits, checked_options
 
 if TYPE_CHECKING:
     from .._typing import Array, ArrayT, Stream
@@ -323,22 +321,22 @@ def _plan_forward(
     results: tuple[Buffer | None, ...]
     if is_shard:
         results = (Buffer((*rows, PARTIAL_VALUES), dtype),)
-        _check_outs(("out",), outs, (*rows, PARTIAL_VALUES), type_of_result)
+        check_row_out("out", outs[0], (*rows, PARTIAL_VALUES), type_of_result)
         written = [None, None, None, Arg(OUTPUT, 0)]
     else:
         # The entropy has no elements if it is not needed: an operator of PyTorch returns a tensor for it.
         results = (Buffer(rows, dtype), Buffer(rows, dtype), Buffer(rows if needs_entropy else (0,), dtype))
-        _check_outs(_OUT_NAMES, outs, rows, type_of_result)
+        _check_outs(outs, rows, type_of_result)
         written = [Arg(OUTPUT, 0), Arg(OUTPUT, 1), Arg(OUTPUT, 2) if needs_entropy else None, None]
     if library is None:
         return None
-    a = Arguments(shape, options)
-    num_bytes = _workspace_bytes(library, *a.shape, c_int(code))
+    extents = c_int32(len(shape)), int64s(shape)
+    num_bytes = workspace_bytes(library, "flowk_cross_entropy", ("logits",), *extents, c_int(code))
     workspace = Arg(TEMP, 0) if num_bytes else None
     targets_code = c_int(type_of_elements(targets[2]) or 0)
-    args = (Arg(INPUT, 0), a.strides_of(logits, "logits"), c_int(code), Arg(INPUT, 1), targets_code, *written)
-    step = Step.of("flowk_cross_entropy", (*args, *a.shape, a.options, workspace, num_bytes), names)
-    return Program((step,), results, (num_bytes,) if num_bytes else (), keep=a)
+    args = (Arg(INPUT, 0), c_strides(logits, "logits"), c_int(code), Arg(INPUT, 1), targets_code, *written)
+    step = Step.of("flowk_cross_entropy", (*args, *extents, options.pointer(), workspace, num_bytes), names)
+    return Program((step,), results, (num_bytes,) if num_bytes else ())
 
 
 def _plan_merge(
@@ -350,21 +348,17 @@ def _plan_merge(
     code = float_type(dtype, "partials")
     if code != result_type(code):
         raise TypeError(f"partials has dtype {dtype}, must be float32 or float64")
-    check_targets(targets_dtype)
+    check_type("targets", targets_dtype, TARGET_TYPES)
     if len(shape) < 2 or tuple(shape[1:]) != (*rows, PARTIAL_VALUES) or shape[0] < 1:
         raise ValueError(f"partials has shape {tuple(shape)}, must be (shards, {', '.join(map(str, rows))}, 5)")
     copied = copied_inputs(names, signatures, -1)
     if copied:
         return on_copies(_plan_merge, signatures, outs, options, copied, None)
-    _check_outs(_OUT_NAMES, outs, tuple(rows), code)
-    a = Arguments((), options)
-    num_rows = 1
-    for extent in rows:
-        num_rows *= extent
+    _check_outs(outs, tuple(rows), code)
     targets_code = c_int(type_of_elements(targets_dtype) or 0)
     args = (Arg(INPUT, 0), c_int64(shape[0]), Arg(INPUT, 1), targets_code, *(Arg(OUTPUT, i) for i in range(3)))
-    step = Step.of("flowk_cross_entropy_merge", (*args, c_int64(num_rows), c_int(code), a.options), names)
-    return Program((step,), (Buffer(tuple(rows), dtype),) * 3, keep=a)
+    step = Step.of("flowk_cross_entropy_merge", (*args, c_int64(prod(rows)), c_int(code), options.pointer()), names)
+    return Program((step,), (Buffer(tuple(rows), dtype),) * 3)
 
 
 def _plan_backward(
@@ -384,42 +378,27 @@ def _plan_backward(
     if "dentropy" in given and "entropy" not in given:
         raise TypeError("entropy is None, must be an array beside dentropy")
     if out is not None:
-        if tuple(out[0]) != shape:
-            raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
-        if float_type(out[2], "out") != code:
-            raise TypeError(f"out has dtype {out[2]}, must be {dtype} as logits")
+        check_like("out", (out[0], out[2]), (shape, dtype), code, "logits")
     copied = copied_inputs(_BACKWARD_NAMES, signatures)
     out_name = None if out is None or 0 in shape or has_contiguous_rows(out, "out") else "out"
     if copied or out_name:
         return on_copies(_plan_backward, signatures, outs, options, copied, out_name)
-    a = Arguments(shape, options)
     at = {name: Arg(INPUT, index) for index, name in enumerate(_BACKWARD_NAMES) if name in given}
     targets_code = c_int(type_of_elements(targets[2]) or 0)
     gradients = [at.get(name) for name in ("lse", "entropy", "dloss", "dlse", "dentropy")]
-    out_strides = a.contiguous(shape) if out is None else a.strides_of(out, "out")
-    args = (at["logits"], a.strides_of(logits, "logits"), c_int(code), at["targets"], targets_code, *gradients)
+    out_strides = int64s(contiguous_strides(shape, 1)) if out is None else c_strides(out, "out")
+    args = (at["logits"], c_strides(logits, "logits"), c_int(code), at["targets"], targets_code, *gradients)
     step = Step.of(
-        "flowk_cross_entropy_backward", (*args, Arg(OUTPUT, 0), out_strides, *a.shape, a.options), _BACKWARD_NAMES
+        "flowk_cross_entropy_backward",
+        (*args, Arg(OUTPUT, 0), out_strides, c_int32(len(shape)), int64s(shape), options.pointer()),
+        _BACKWARD_NAMES,
     )
-    return Program((step,), (Buffer(shape, dtype),), keep=a)
+    return Program((step,), (Buffer(shape, dtype),))
 
 
-def _check_outs(names: tuple[str, ...], outs: tuple[Geometry | None, ...], shape: tuple[int, ...], code: DType) -> None:
-    for name, out in zip(names, outs):
-        if out is not None:
-            check_per_row(name, out[0], out[2], shape, code)
-            if not is_contiguous(out, name):
-                raise ValueError(f"{name} has strides of {tuple(out[1])}, must be contiguous")
-
-
-def _workspace_bytes(library: Any, *sizes: Any) -> int:
-    num_bytes = ctypes.c_size_t()
-    status = library.flowk_cross_entropy_workspace_bytes(*sizes, ctypes.addressof(num_bytes))
-    if status:
-        error = error_of(library, status)
-        error.name_parameters("flowk_cross_entropy", ("logits",))
-        raise error
-    return num_bytes.value
+def _check_outs(outs: tuple[Geometry | None, ...], rows: tuple[int, ...], code: DType) -> None:
+    for name, out in zip(_OUT_NAMES, outs):
+        check_row_out(name, out, rows, code)
 
 
 _OUT_NAMES = ("loss_out", "lse_out", "entropy_out")

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import operator
-from ctypes import c_int, c_int32, c_int64
+from ctypes import c_int, c_int32
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from .._arrays.dtypes import (
     wrong_dtype,
 )
 from .._native.abi import DType, Status
-from .._native.c_types import Int32Pointer, Int64Pointer
+from .._native.c_types import int32s, int64s
 from .._native.errors import FlowkValueError
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, NUMBER, OUTPUT, Arg, Buffer, Number, Program, Step
@@ -88,18 +87,14 @@ def _plan(
         _check_out(permuted, out_dtype, out_code, out)
         dst_strides = element_strides(out[2], out[0], out[1], "out")
     src_strides = element_strides(dtype, shape, strides, "x")
-    longs = c_int64 * max(len(shape), 1)
-    arrays = longs(*src_strides), longs(*dst_strides), longs(*shape), (c_int32 * max(len(shape), 1))(*order)
-    # As C values they pass in half the time of an int.
-    c_src_strides, c_dst_strides, c_shape = (Int64Pointer(ctypes.addressof(array)) for array in arrays[:3])
-    extents = c_int32(len(shape)), c_shape, Int32Pointer(ctypes.addressof(arrays[3]))
-    x, result, c_code = Arg(INPUT, 0), Arg(OUTPUT, 0), c_int(code)
+    src, dst = (Arg(INPUT, 0), int64s(src_strides)), (Arg(OUTPUT, 0), int64s(dst_strides))
+    extents = c_int32(len(shape)), int64s(shape), int32s(order)
     if converts:
-        args = (x, c_src_strides, c_code, result, c_dst_strides, c_int(out_code), *extents, Arg(NUMBER, _SCALE))
+        args = (*src, c_int(code), *dst, c_int(out_code), *extents, Arg(NUMBER, _SCALE))
         step = Step.of("flowk_permute_convert", args, ("x",))
     else:
-        step = Step.of("flowk_permute", (x, c_src_strides, result, c_dst_strides, *extents, c_code), ("x",))
-    return Program((step,), (Buffer(permuted, out_dtype),), keep=arrays)
+        step = Step.of("flowk_permute", (*src, *dst, *extents, c_int(code)), ("x",))
+    return Program((step,), (Buffer(permuted, out_dtype),))
 
 
 _SCALE = Number(1, DType.FLOAT64, "scale")

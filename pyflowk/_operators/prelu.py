@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer
 from .._arrays.adapters.base import Geometry, Signature
-from .._arrays.dtypes import (
-    contiguous_strides,
-    element_strides,
-)
+from .._arrays.dtypes import is_contiguous
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import in_c_order, on_copies
-from .._native.errors import error_of
 from .._pipeline import Operation, Request, bind_plan, no_array, require_arrays
 from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
+from .array_checks import workspace_bytes
 from .prelu_arguments import check_same_type, copied_arrays, sizes_of
 
 if TYPE_CHECKING:
@@ -197,9 +193,8 @@ def _plan_workspace(
     x, alpha = signatures
     copied, _ = copied_arrays(("x", "alpha"), signatures, None, "out")
     layouts = (in_c_order(x, "x"), *(() if 0 in copied else (x,)))
-    return Program(
-        (), (), (max(_workspace_bytes(library, *sizes_of(each, alpha, channel_axis)[0]) for each in layouts),)
-    )
+    sizes = (sizes_of(each, alpha, channel_axis)[0] for each in layouts)
+    return Program((), (), (max(workspace_bytes(library, _BACKWARD_IN_C, (), *each) for each in sizes),))
 
 
 def _plan_backward(
@@ -223,7 +218,7 @@ def _plan_backward(
     elif library is None:
         return None
     else:
-        num_bytes = _workspace_bytes(library, *sizes)
+        num_bytes = workspace_bytes(library, _BACKWARD_IN_C, (), *sizes)
     if need_dalpha and dalpha is not None:
         _require_bytes("dalpha_out", dalpha)
         if not check_same_type("alpha", alpha, "dalpha_out", dalpha):
@@ -238,14 +233,14 @@ def _plan_backward(
     dx, dalpha_arg = (Arg(OUTPUT, index) if result else None for index, result in enumerate(results[:2]))
     memory = None if not num_bytes else Arg(TEMP, 0) if workspace is None else Arg(OUTPUT, 2)
     args = (Arg(INPUT, 1), Arg(INPUT, 0), Arg(INPUT, 2), dx, dalpha_arg, *sizes, memory, num_bytes)
-    step = Step.of("flowk_prelu_backward", args, ("x", "dy", "alpha"))
+    step = Step.of(_BACKWARD_IN_C, args, ("x", "dy", "alpha"))
     return Program((step,), results, (num_bytes,) if num_bytes and workspace is None else ())
 
 
 def _bytes_of_workspace(workspace: Geometry) -> int:
     shape, strides, dtype = workspace
     _require_bytes("workspace", workspace)
-    if element_strides(dtype, shape, strides, "workspace") != contiguous_strides(shape, 1):
+    if not is_contiguous(workspace, "workspace"):
         raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
     return int(math.prod(shape) * dtype.itemsize)
 
@@ -255,16 +250,7 @@ def _require_bytes(name: str, geometry: Geometry) -> None:
         raise TypeError(f"{name} has dtype {geometry[2]}: its elements are Python objects, must be plain bytes")
 
 
-def _workspace_bytes(library: Any, *sizes: Any) -> int:
-    num_bytes = ctypes.c_size_t()
-    status = library.flowk_prelu_backward_workspace_bytes(*sizes, ctypes.addressof(num_bytes))
-    if status:
-        error = error_of(library, status)
-        error.name_parameters("flowk_prelu_backward", ())
-        raise error
-    return num_bytes.value
-
-
+_BACKWARD_IN_C = "flowk_prelu_backward"
 _PRELU = Operation(("x", "alpha"), _plan_prelu, operator="prelu")
 _PATH = CallPath(parameters_of(prelu), _prelu)
 _BACKWARD = Operation(

@@ -16,6 +16,8 @@ from .._arrays.dtypes import (
     element_strides,
     element_type,
     float_type,
+    have_same_strides,
+    is_contiguous,
     listed,
     wrong_dtype,
 )
@@ -33,7 +35,7 @@ def copied_arrays(
     """What on_copies() is to copy: alpha if it is not contiguous. If the arrays of x's shape are not laid out alike, or
     have gaps, also each of these arrays that is not C-contiguous."""
     x, index = signatures[0], names.index("alpha")
-    alpha = {} if _is_contiguous(signatures[index], "alpha") else {index: ("alpha", signatures[index])}
+    alpha = {} if is_contiguous(signatures[index], "alpha") else {index: ("alpha", signatures[index])}
     arrays: dict[int | None, tuple[str, Geometry]] = {
         number: (name, signature) for number, (name, signature) in enumerate(zip(names, signatures)) if name != "alpha"
     }
@@ -43,7 +45,7 @@ def copied_arrays(
     strides = element_strides(x[2], x[0], x[1], "x")
     if (alike and _memory_order(x[0], strides) is not _HAS_GAPS) or 0 in x[0]:
         return alpha, None
-    copied = {number: named for number, named in arrays.items() if not _is_contiguous(named[1], named[0])}
+    copied = {number: named for number, named in arrays.items() if not is_contiguous(named[1], named[0])}
     others = {n: named for n, named in copied.items() if n is not None}
     return {**others, **alpha}, out_name if None in copied else None
 
@@ -122,14 +124,4 @@ def check_same_type(name: str, first: Geometry, other_name: str, other: Geometry
     if not same:
         raise TypeError(f"{other_name} has dtype {other_dtype}, must be {dtype} as {name}")
     in_elements = element_strides(dtype, shape, strides, name)
-    return _have_same_strides(in_elements, element_strides(other_dtype, shape, other_strides, other_name), shape)
-
-
-def _have_same_strides(strides: tuple[int, ...], others: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether both reach the same elements. The stride of an extent of 1 does not matter, nor any of an empty array."""
-    return 0 in shape or all(a == b or extent == 1 for a, b, extent in zip(strides, others, shape, strict=True))
-
-
-def _is_contiguous(geometry: Geometry, name: str) -> bool:
-    shape, strides, dtype = geometry
-    return _have_same_strides(element_strides(dtype, shape, strides, name), contiguous_strides(shape, 1), shape)
+    return have_same_strides(shape, in_elements, element_strides(other_dtype, shape, other_strides, other_name))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._arguments import axis_of, integer, number
 from .._arrays.device_array import asarray
+from .._arrays.dtypes import has_contiguous_rows
 from .._arrays.registry import array_adapter
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
@@ -22,10 +23,9 @@ from .softmax_arguments import (
     Options,
     arguments_of,
     check_gradient,
-    check_row_out,
+    check_wanted,
     checked_options,
     copied_inputs,
-    has_contiguous_rows,
     host_lengths,
     order_in_memory,
     other_name,
@@ -436,7 +436,7 @@ def _plan(
         of_mask["dsinks" if is_gradient else "lse"] = Arg(OUTPUT, 1)
         results.append(Buffer(*a.lse_like))
     for row_out in row_outs:
-        check_row_out(
+        check_wanted(
             "dsinks_out" if is_gradient else "lse_out", row_out, a.lse_like if options.num_results > 1 else None
         )
     if is_gradient:
@@ -445,7 +445,7 @@ def _plan(
     scale = Arg(NUMBER, Number(len(signatures), DType.FLOAT64, "scale"))
     args = (*firsts, a.code, Arg(OUTPUT, 0), *a.written, scale, mask, c_int(options.log))
     step = Step.of(function, args, names[: len(signatures)])
-    return Program((step,), tuple(results), keep=a)
+    return Program((step,), tuple(results))
 
 
 def _lies_strided(

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from ctypes import addressof, c_int, c_int32, c_int64, sizeof
+from ctypes import c_int, c_int32, sizeof
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arguments import boolean, integer_in, number, shown
+from .._arguments import boolean, integer_in, non_negative, shown
 from .._arrays.adapters.base import Geometry, Signature
 from .._arrays.dtypes import (
     FLOAT_TYPES,
@@ -18,6 +18,8 @@ from .._arrays.dtypes import (
     dtype_name,
     element_strides,
     float_type,
+    has_contiguous_rows,
+    is_contiguous,
     listed,
     named_type,
     softmax_results,
@@ -27,9 +29,9 @@ from .._arrays.dtypes import (
 )
 from .._arrays.frameworks import cached
 from .._native.abi import DType, SoftmaxMask
-from .._native.c_types import Int64Pointer, SoftmaxMaskPointer
+from .._native.c_types import Int64Pointer, SoftmaxMaskPointer, int64s
 from .._pipeline import no_array
-from .cross_entropy_arguments import check_per_row, is_contiguous, result_type
+from .array_checks import check_like, check_per_row, check_row_out, check_type, result_type
 
 # The arrays of masked_softmax after x: parameters, and their fields in flowk_softmax_mask.
 OF_MASK = {"mask": "dense", "lengths": "lengths", "bias": "bias", "sinks": "sinks", "row_scale": "row_scale"}
@@ -102,14 +104,15 @@ class Options(NamedTuple):
 
 # By type too: 2.0 is equal to 2, and True to 1, which are refused.
 @cached(4096)
-def _checked(*values: Any, **named: Any) -> Options:
+def checked_options(*values: Any, **named: Any) -> Options:
+    """The caller's options, equal for equal plans. ValueError or TypeError names an option that is wrong."""
     given = Options(*values, **named)
     return Options(
         boolean(given.lengths_from_right, "lengths_from_right"),
         boolean(given.causal, "causal"),
         integer_in(given.causal_offset, "causal_offset", -(2**62), 2**62, "2**62"),
         None if given.window is None else integer_in(given.window, "window", 1, 2**62, "2**62"),
-        _finite(given.softcap, "softcap"),
+        non_negative(given.softcap, "softcap"),
         boolean(given.log, "log"),
         boolean(given.batch_invariant, "batch_invariant"),
         boolean(given.return_lse, "return_lse"),
@@ -118,23 +121,8 @@ def _checked(*values: Any, **named: Any) -> Options:
     )
 
 
-def _finite(value: Any, name: str) -> float:
-    value = value if type(value) is float else number(value, name)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} = {shown(value)}, must be >= 0 and finite")
-    return value  # type: ignore[no-any-return]
-
-
-def checked_options(*values: Any, **named: Any) -> Options:
-    """The caller's options, equal for equal plans. ValueError or TypeError names an option that is wrong."""
-    try:
-        return _checked(*values, **named)
-    except (TypeError, ValueError):  # also of an option that cannot be hashed: the error that names it
-        return _checked.__wrapped__(*values, **named)  # type: ignore[attr-defined,no-any-return]
-
-
 class Arguments(NamedTuple):
-    """C values, which pass in half the time of an int. Their addresses are valid as long as `keep_alive` lives."""
+    """C values, and what results are like."""
 
     strides: tuple[Int64Pointer, ...]  # of x, or of dy and y
     code: c_int  # of x, or of dy and y
@@ -143,7 +131,6 @@ class Arguments(NamedTuple):
     mask_pointer: SoftmaxMaskPointer | None  # None: nothing is masked out, nothing added
     out_like: tuple[tuple[int, ...], Any]  # shape and dtype of a new output
     lse_like: tuple[tuple[int, ...], Any]
-    keep_alive: list[Any]
 
 
 def arguments_of(
@@ -164,22 +151,17 @@ def arguments_of(
     out_code = options.dtype or code
     if out is not None:
         if options.dtype is not None:
-            _check_same(tuple(out[0]), out[2], "out", shape, out_dtype, out_code)
+            check_like("out", (out[0], out[2]), (shape, out_dtype), out_code)
         elif tuple(out[0]) != shape:
             raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
         out_code = float_type(out[2], "out")
     check_result(out_code, code, name, first_dtype, None if out is None else out[2])
-    keep_alive: list[Any] = []
-
-    def address_of(numbers: tuple[int, ...]) -> int:
-        keep_alive.append((c_int64 * max(len(numbers), 1))(*numbers))
-        return addressof(keep_alive[-1])
-
     struct, firsts = options.mask(), []
+    struct.kept = []  # what its members point to
     for each, (extents, strides, dtype) in arrays.items():
         in_elements = element_strides(dtype, extents, strides, each)
         if each not in MEMBERS:
-            firsts.append(Int64Pointer(address_of(in_elements)))
+            firsts.append(int64s(in_elements))
             continue
         if each in CONTIGUOUS:
             continue
@@ -188,24 +170,20 @@ def arguments_of(
         repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
         zeros = (0,) * (len(shape) - (each == "lengths" or each in PER_ROW) - len(extents))
         over_x = repeated + zeros if each == "lengths" else zeros + repeated
-        setattr(struct, f"{MEMBERS[each]}_strides", address_of(over_x))
+        struct.kept.append(int64s(over_x))
+        setattr(struct, f"{MEMBERS[each]}_strides", struct.kept[-1].value)
         if each in ("lengths", "bias"):
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
     masks = struct.causal or struct.window or struct.softcap or struct.batch_invariant
     out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], "out")
-    keep_alive.append(struct)
     return Arguments(
         strides=tuple(firsts),
         code=c_int(code),
-        written=(
-            Int64Pointer(address_of(out_strides)),
-            *(c_int(out_code), c_int32(len(shape)), Int64Pointer(address_of(shape))),
-        ),
+        written=(int64s(out_strides), c_int(out_code), c_int32(len(shape)), int64s(shape)),
         mask=struct,
-        mask_pointer=SoftmaxMaskPointer(addressof(struct)) if masks else None,
+        mask_pointer=SoftmaxMaskPointer.to(struct) if masks else None,
         out_like=(shape, out_dtype),
         lse_like=(shape[:-1], dtype_like(result_type(code), first_dtype)),
-        keep_alive=keep_alive,
     )
 
 
@@ -218,25 +196,25 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
     code = float_type(dtype, name)
     for other, (extents, other_dtype) in arrays.items():
         if other in ("y", "scores"):
-            _check_same(extents, other_dtype, other, shape, dtype, code, f" as {name}")
+            check_like(other, (extents, other_dtype), (shape, dtype), code, name)
         elif other in CONTIGUOUS:
             check_per_row(other, extents, other_dtype, shape[:-1], result_type(code))
         elif other in PER_ROW:
-            _check_type(other_dtype, other, (result_type(code),))
+            check_type(other, other_dtype, (result_type(code),))
             if not broadcasts(extents, shape[:-1]):
                 text = f"{other} has shape {extents}, must broadcast to {shape[:-1]}"
                 if len(shape) > 2 and extents == shape[-3:-2]:
                     text += f": pass {other}[:, None]"
                 raise ValueError(text)
         elif other == "lengths":
-            _check_type(other_dtype, other, _INTEGERS)
+            check_type(other, other_dtype, _INTEGERS)
             if len(extents) >= len(shape) or not all(n in (1, x_n) for n, x_n in zip(extents, shape)):
                 raise ValueError(
                     f"lengths has shape {extents}, must be the first of {name}'s {shape[:-1]}, or 1 in place of any"
                 )
         elif other != name:
             if other == "mask":
-                _check_type(other_dtype, other, _BYTES)
+                check_type(other, other_dtype, _BYTES)
             elif float_type(other_dtype, other) not in coefficient_types(code):
                 raise wrong_dtype(other, other_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
@@ -255,36 +233,14 @@ def check_result(out_code: DType, code: DType, name: str, dtype: Any, out_dtype:
         raise TypeError(f"{result}, must be {listed(softmax_results(code))} beside {name} of {dtype}")
 
 
-def _check_type(dtype: Any, name: str, allowed: tuple[DType, ...]) -> None:
-    if type_of_elements(dtype) not in allowed:
-        raise wrong_dtype(name, dtype, listed(allowed))
-
-
-def _check_same(
-    extents: tuple[int, ...],
-    other_dtype: Any,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: Any,
-    code: DType,
-    of_what: str = "",
-) -> None:
-    if extents != shape:
-        raise ValueError(f"{name} has shape {extents}, must be {shape}{of_what}")
-    if float_type(other_dtype, name) != code:
-        raise TypeError(f"{name} has dtype {other_dtype}, must be {dtype}{of_what}")
-
-
-def check_row_out(name: str, out: Geometry | None, like: tuple[tuple[int, ...], Any] | None) -> None:
+def check_wanted(name: str, out: Geometry | None, like: tuple[tuple[int, ...], Any] | None) -> None:
     """TypeError or ValueError if the array for lse or dsinks, lse_out or dsinks_out, is not like that; `like` is None
     if that result is not wanted."""
     if out is None:
         return
     if like is None:
         raise TypeError(f"{name} is given without return_{name.removesuffix('_out')}=True")
-    check_per_row(name, out[0], out[2], like[0], float_type(like[1], name))
-    if not is_contiguous(out, name):
-        raise ValueError(f"{name} has strides of {tuple(out[1])}, must be contiguous")
+    check_row_out(name, out, like[0], float_type(like[1], name))
 
 
 def check_gradient(options: Options, given: Iterable[str]) -> None:
@@ -302,10 +258,7 @@ def check_merge(y1: tuple[Any, ...], lse1: tuple[Any, ...], y2: tuple[Any, ...],
     code = float_type(dtype, "y1")
     if not shape:
         raise ValueError("y1 has no dimensions, must have >= 1")
-    if tuple(y2[0]) != tuple(shape):
-        raise ValueError(f"y2 has shape {tuple(y2[0])}, must be {tuple(shape)} as y1")
-    if float_type(y2[1], "y2") != code:
-        raise TypeError(f"y2 has dtype {y2[1]}, must be {dtype} as y1")
+    check_like("y2", y2, (tuple(shape), dtype), code, "y1")
     for name, one in (("lse1", lse1), ("lse2", lse2)):
         check_per_row(name, one[0], one[1], tuple(shape[:-1]), result_type(code))
     return code
@@ -340,12 +293,6 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
 def order_in_memory(strides: Sequence[int]) -> tuple[int, ...]:
     """The dimensions of an array from the outermost in memory to the innermost."""
     return tuple(sorted(range(len(strides)), key=lambda d: -abs(strides[d])))
-
-
-def has_contiguous_rows(geometry: Geometry, name: str) -> bool:
-    """Whether flowk_masked_softmax takes the strides of such an array beside a mask."""
-    shape, strides, dtype = geometry
-    return not shape or shape[-1] <= 1 or element_strides(dtype, shape[-1:], strides[-1:], name) == (1,)
 
 
 def broadcasts(extents: tuple[int, ...], shape: tuple[int, ...]) -> bool:

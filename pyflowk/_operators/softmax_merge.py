@@ -7,13 +7,13 @@ from ctypes import c_int, c_int64
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.dtypes import dtype_like, float_type
+from .._arrays.dtypes import dtype_like, is_contiguous
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import on_copies
 from .._pipeline import Operation, Request, require_arrays
 from .._program import INPUT, OUTPUT, Arg, Buffer, Program, Step
-from .cross_entropy_arguments import check_per_row, copied_inputs, is_contiguous, result_type
+from .array_checks import check_like, check_row_out, copied_inputs, result_type
 from .softmax_arguments import MERGED, check_merge
 
 if TYPE_CHECKING:
@@ -96,14 +96,8 @@ def _plan(signatures: tuple[Signature, ...], outs: tuple[Geometry | None, ...], 
     if shape[-1] == 0:
         raise ValueError(f"y1 has shape {shape}, must have >= 1 columns")
     if out is not None:
-        if tuple(out[0]) != shape:
-            raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
-        if float_type(out[2], "out") != code:
-            raise TypeError(f"out has dtype {out[2]}, must be {dtype} as y1")
-    if lse_out is not None:
-        check_per_row("lse_out", lse_out[0], lse_out[2], shape[:-1], wide)
-        if not is_contiguous(lse_out, "lse_out"):
-            raise ValueError(f"lse_out has strides of {tuple(lse_out[1])}, must be contiguous")
+        check_like("out", (out[0], out[2]), (shape, dtype), code, "y1")
+    check_row_out("lse_out", lse_out, shape[:-1], wide)
     copied = copied_inputs(MERGED, signatures, -1)
     out_name = None if out is None or is_contiguous(out, "out") else "out"
     if copied or out_name:
