@@ -345,7 +345,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "dtype": ({"sinks": np.zeros(3)}, TypeError, "sinks has dtype float64, must be float32"),
     "scale's shape": ({"row_scale": np.zeros((3, 1), np.float32)}, ValueError, "row_scale has shape"),
     "scale's dtype": ({"row_scale": np.zeros(3, np.float16)}, TypeError, "row_scale has dtype float16"),
-    "negative": ({"softcap": -1.0}, ValueError, "softcap = -1.0, must be >= 0"),
+    "negative": ({"softcap": -1.0}, ValueError, "softcap = -1.0, must be finite and >= 0"),
     "nan": ({"softcap": float("nan")}, ValueError, "softcap = nan"),
     "too small": ({"softcap": 1e-300}, ValueError, r"softcap = 1e-300, must be 0 or in 2\^-126"),
     "no number": ({"softcap": "2"}, TypeError, "softcap is '2'"),
