@@ -68,7 +68,7 @@ def works(machine: Any, op: str, sets: Sequence[str], only: Mapping[str, Collect
     """Every case of the sets, one at a time; `only` has the values that an argument of a case may have."""
     cases = OPERATORS[op][0]
     for name in sets:
-        for case in [cases.case_of_words(words_of(name))] if " " in name else cases.cases_of(name):
+        for case in [cases.case_of_words(words_of(name))] if " " in name else cases.SETS.cases_of(name):
             if all(case.get(key) in values for key, values in only.items()):
                 yield make_work(machine, op, case)
                 free_memory()

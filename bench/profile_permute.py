@@ -57,7 +57,7 @@ bytes over those of a copy (requests of 128 bytes)."""
 def work_at(machine: Machine, place: str) -> Work:
     """The case that "SET#INDEX" names."""
     name, index = place.rsplit("#", 1)
-    return make_work(machine, "permute", permute_work.cases_of(name)[int(index)])
+    return make_work(machine, "permute", permute_work.SETS.cases_of(name)[int(index)])
 
 
 def counters_of(places: list[str]) -> list[dict]:
@@ -123,7 +123,7 @@ def main() -> None:
     for given in options.sets:
         name, _, wanted = given.partition("#")
         rows = []
-        for index in range(len(permute_work.cases_of(name))):
+        for index in range(len(permute_work.SETS.cases_of(name))):
             if wanted and int(wanted) != index:
                 continue
             row = run_case(machine, work_at(machine, f"{name}#{index}"), rounds=5)

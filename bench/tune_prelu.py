@@ -57,7 +57,7 @@ def launches_of(machine: Any, work: Any) -> candidates.Launches:
         return {threads: functools.partial(forward, threads=threads) for threads in FORWARD_THREADS}
     prelu_backward = candidates.candidate_function("prelu_backward", machine)
     # Room for the pick's partials and for most candidates'.
-    workspace = Tensor(machine, "u8", [max(work.workspace_bytes, work.written_bytes, 1 << 20)])
+    workspace = Tensor(machine, "u8", [max(work.workspace[1], work.written_bytes, 1 << 20)])
     workspace.poison(0xFF)
 
     def backward(i: int, choice: tuple[int, ...], text: ctypes.Array | None = None) -> int:

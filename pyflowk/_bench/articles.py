@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 def claims() -> list[Claim]:
     """All claims. The last two are masked softmaxes of the same shapes, with a dense mask and with lengths."""
     a100, copied = "A100 40GB", "1.24 to 1.4 times PyTorch's speed, near a copy"
-    seeds = permute_work.cases_of("seeds")
+    seeds = permute_work.SETS.cases_of("seeds")
 
     def prelus(shapes: Iterable[tuple[int, ...]]) -> list[Case]:
         return [{"layout": "nchw", "shape": shape, "kind": "f32", "direction": "forward"} for shape in shapes]

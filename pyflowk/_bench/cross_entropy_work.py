@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 
 from .._native.abi import CrossEntropyOptions
+from .case_sets import Case, CaseSet, CaseSets, Shapes, set_of_shapes
 from .measure import log_uniform
-from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of, limits
 from .work import Work, by, is_roughly
 
-SETS = {
-    "vocabularies[:TYPES]": "32,000 to 256,000 columns, and each number plus 1",
-    "few[:TYPES]": "1 to 512 rows of a vocabulary",
-    "random[:SEED[:COUNT]]": "16 to 2^18 columns",
-}
 RESULT_SETS = {"vocabularies": "torch,compile"}
 VOCABULARIES = (32000, 50257, 128256, 151936, 202048, 256000)
 ELEMENTS = 1 << 27
@@ -31,10 +27,9 @@ FEW = [(1, 128256), (16, 128256), (128, 50257), (512, 32000)]
 TYPES = ("bf16", "f16", "f32")
 KINDS = ("forward", "backward")
 SAMPLED_ROWS = 64
-Case = dict[str, Any]
 
 
-def random_cases(seed: int, count: int) -> list[Case]:
+def random_cases(seed: int = 0, count: int = 30) -> list[Case]:
     """2^23 to 2^27 elements."""
     generator = random.Random(seed)
     cases = []
@@ -45,16 +40,18 @@ def random_cases(seed: int, count: int) -> list[Case]:
     return cases
 
 
-def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of CrossEntropyWork, by default in bf16; KeyError if there is no such set."""
-    name, *rest = name.split(":")
-    if name == "random":
-        seed, count = (rest + ["0", "30"][len(rest) :])[:2]
-        return random_cases(int(seed), int(count))
-    columns = [n + more for n in VOCABULARIES for more in (0, 1)]
-    shapes = {"vocabularies": [(ELEMENTS // n, n) for n in columns], "few": FEW}[name]
-    types = rest[0].split(",") if rest else ["bf16"]
-    return [{"kind": kind, "types": type_, "shape": shape} for type_ in types for kind in KINDS for shape in shapes]
+def _set(text: str, shapes: Shapes) -> CaseSet:
+    return set_of_shapes(text, dict.fromkeys(KINDS, shapes), ("bf16",))
+
+
+SETS = CaseSets(
+    vocabularies=_set(
+        "32,000 to 256,000 columns, and each number plus 1",
+        [(ELEMENTS // columns, columns) for n in VOCABULARIES for columns in (n, n + 1)],
+    ),
+    few=_set("1 to 512 rows of a vocabulary", FEW),
+    random=CaseSet("16 to 2^18 columns", random_cases, "[:SEED[:COUNT]]"),
+)
 
 
 def case_of_words(words: list[str]) -> Case:
@@ -83,7 +80,6 @@ class CrossEntropyWork(Work):
         self.read_bytes = math.prod(shape) * BYTES[types]
         self.written_bytes = self.read_bytes if self.is_backward else 0
         super().__init__(machine, self.moved_bytes, num_sets)
-        self.lse: list[Tensor] = []
         self._options = CrossEntropyOptions(ctypes.sizeof(CrossEntropyOptions), 1.0, 0.0, 0.0, 0.0, -100, 0, 0)
         self._extents = (ctypes.c_int64 * 2)(rows, columns)
         self.targets = np.random.default_rng(1).integers(0, columns, rows)
@@ -92,24 +88,15 @@ class CrossEntropyWork(Work):
             forward = CrossEntropyWork(machine, "forward", types, shape, num_sets=1)
             forward.run(0)
             machine.synchronize()
-            lse = forward.lse[0]
+            lse = forward.second_outs[0]
             lse.contents = "computed"
             self.rotate(
                 [logits, targets, lse, Tensor(machine, "f32", [rows], "unit", 1)], Tensor(machine, types, shape)
             )
             return
-        self.lse = [Tensor(machine, "f32", [rows]) for _ in range(self.num_sets)]
-        num_bytes = ctypes.c_size_t()
-        query = machine.c.flowk_cross_entropy_workspace_bytes
-        self.check_status(query(2, self._extents, int(logits.code), ctypes.addressof(num_bytes)))
-        self._memory = Tensor(machine, "u8", [max(num_bytes.value, 16)])
-        self.workspace = self._memory.arguments()[0], num_bytes.value
+        self.second_outs = [Tensor(machine, "f32", [rows]) for _ in range(self.num_sets)]
+        self.allocate_workspace(2, self._extents, int(logits.code))
         self.rotate([logits, targets], Tensor(machine, "f32", [rows]))
-
-    def poison(self) -> None:
-        super().poison()
-        for lse in self.lse[:1]:
-            lse.poison(self.poison_byte)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         logits, targets, *others = (tensor.arguments() for tensor in self.operands[i])
@@ -119,7 +106,7 @@ class CrossEntropyWork(Work):
             lse, dloss = (one[0] for one in others)
             mine: tuple[Any, ...] = (lse, None, dloss, None, None, out, None)
         else:
-            mine = (out, self.lse[i].arguments()[0], None, None)
+            mine = (out, self.second_outs[i].arguments()[0], None, None)
         return *first, *mine, 2, self._extents, ctypes.addressof(self._options)
 
     # ---- the check
@@ -145,17 +132,13 @@ class CrossEntropyWork(Work):
         rows = self._rows()
         lse, expected = self._reference(rows)
         fetched = self.outs[0].fetch().reshape(self.outs[0].shape)
-        bits = fetched.view(f"u{fetched.itemsize}")
-        is_written = not bool((bits == np.iinfo(bits.dtype).max).any())  # the poison is left nowhere
-        rounding = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 0.0}[self.types] if self.is_backward else 0.0
-        smallest = 2.0**-25 if self.types == "f16" and self.is_backward else 0.0
-        allowed = (rounding + 1e-5) * np.abs(expected) + smallest + (1e-6 if self.is_backward else 1e-5)
+        eps, least, _ = limits(self.types if self.is_backward else "f32")
+        allowed = (eps / 2 + 1e-5) * np.abs(expected) + least * eps / 2 + (1e-6 if self.is_backward else 1e-5)
         is_right = bool((np.abs(fetched[rows].astype(np.float64) - expected) <= allowed).all())
         if not self.is_backward:
-            is_right &= bool(
-                (np.abs(self.lse[0].fetch()[rows].astype(np.float64) - lse) <= 1e-5 * (1 + np.abs(lse))).all()
-            )
-        return is_written and is_right
+            error = np.abs(self.second_outs[0].fetch()[rows].astype(np.float64) - lse)
+            is_right &= bool((error <= 1e-5 * (1 + np.abs(lse))).all())
+        return self.is_written(fetched) and is_right
 
     def check_rival(self) -> bool:
         rows = self._rows()

@@ -4,34 +4,22 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
 from .._native.operations import OPERATIONS, BinaryOp, TernaryOp, UnaryOp
+from .case_sets import Case, CaseSet, CaseSets
 from .elementwise_formulas import LOSSES, PARAMETERS, numpy_formula, torch_formula
 from .measure import log_uniform
-from .tensors import BYTES, FLOATS, NAMES, Array, CaseError, Tensor, checked_kinds, extents_of, longs
+from .tensors import BYTES, FLOATS, NAMES, Array, CaseError, Tensor, checked_kinds, extents_of, limits, longs
 from .work import Work, by
 
-SETS = {
-    "anchors": "four common calls, in three sizes",
-    "types": "every type, 256 MB",
-    "unary, binary, ternary": "every operation",
-    "casts": "every pair of widths",
-    "misaligned": "elements past an aligned address",
-    "broadcast": "a row, a column, a scalar",
-    "transposed": "operands that lie transposed",
-    "slices[:SEED[:COUNT]]": "halves of rows, as a gated unit has them",
-    "widths[:SEED[:COUNT]]": "a row bias and a factor per row, rows of models' and drawn numbers of columns",
-    "small": "4 to 32 MB",
-    "jit": "pyflowk.ElementwiseKernel, and the built-in operation",
-}
 RESULT_SETS = {
     "anchors": "torch", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
 }  # fmt: skip
@@ -58,7 +46,6 @@ SMALL = (
     ("copy", "f32,f16"), ("copy", "f16,f32"), ("relu", "f32"), ("relu", "f16"), ("add", "f32"), ("multiply", "f16"),
     ("gelu", "f16"), ("gelu", "f32"), ("silu_mul", "bf16"), ("where", "f32"),
 )  # fmt: skip
-Case = dict[str, Any]
 
 
 def kinds_of(op: str, kind: str) -> list[str]:
@@ -75,6 +62,11 @@ def _case(op: str, types: str, size: Any, shapes: Any = None, layouts: Any = Non
     if not isinstance(size, tuple):
         name, size = f"{op} {size:g}MB", (int(size * MB) // sum(BYTES[kind] for kind in kinds),)
     return {"name": name, "op": op, "kinds": kinds, "shape": size, "shapes": shapes, "layouts": layouts, **more}
+
+
+def _types() -> Iterator[Case]:
+    for kind in ALL:
+        yield from (_case(op, kind, 256) for op in ("add", "relu", "less", "where") if kind != "bool" or op == "where")
 
 
 def _operations(arity: str) -> Iterator[Case]:
@@ -120,7 +112,7 @@ def _widths_of(seed: int, count: int, most: int) -> tuple[int, ...]:
     return (*WIDTHS, *(log_uniform(generator, 64, most) for _ in range(count)))
 
 
-def _slices(seed: int, count: int) -> Iterator[Case]:
+def _slices(seed: int = 7, count: int = 8) -> Iterator[Case]:
     for kind in ("f16", "bf16", "f32"):
         for op in ("add", "silu_mul"):
             for cols in _widths_of(seed, count, 16384):
@@ -129,7 +121,7 @@ def _slices(seed: int, count: int) -> Iterator[Case]:
                     yield _case(op, kind, shape, None, ["left", "right", out], part=f"{op} {kind}")
 
 
-def _widths(seed: int, count: int) -> Iterator[Case]:
+def _widths(seed: int = 0, count: int = 8) -> Iterator[Case]:
     """64 MB of rows of each number of columns, and few rows of 16 MB and more: the bias of such a row leaves the L2
     cache before the next one."""
     for kind in ("f16", "f32"):
@@ -152,39 +144,28 @@ def _jit() -> Iterator[Case]:
         yield _case("exp", kind, 256, jit="z = expf(x)")
 
 
-# The sets that are drawn, their seeds and how many numbers of columns are drawn by default.
-_DRAWN: dict[str, tuple[Callable[[int, int], Iterable[Case]], int, int]] = {
-    "slices": (_slices, 7, 8),
-    "widths": (_widths, 0, 8),
-}
-_SETS: dict[str, Callable[[], Iterable[Case]]] = {
-    "anchors": lambda: [_case(op, types, mb * scale) for scale in (1, 8, 64) for op, types, mb in ANCHORS],
-    "types": lambda: [
-        _case(op, kind, 256)
-        for kind in ALL
-        for op in ("add", "relu", "less", "where")
-        if kind != "bool" or op == "where"
-    ],
-    "unary": lambda: _operations("unary"),
-    "binary": lambda: _operations("binary"),
-    "ternary": lambda: _operations("ternary"),
-    "casts": lambda: [_case("copy", types, 256) for types in CASTS],
-    "misaligned": _misaligned,
-    "broadcast": _broadcast,
-    "transposed": _transposed,
-    "small": lambda: [_case(op, types, mb) for mb in (4, 8, 16, 32) for op, types in SMALL],
-    "jit": _jit,
-}
-
-
-def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of ElementwiseWork; KeyError if there is no such set."""
-    name, *rest = name.split(":")
-    if name in _DRAWN:
-        draw, *numbers = _DRAWN[name]
-        seed, count = [*map(int, rest), *numbers[len(rest) :]]
-        return list(draw(seed, count))
-    return list(_SETS[name]())
+SETS = CaseSets(
+    anchors=CaseSet(
+        "four common calls, in three sizes",
+        lambda: [_case(op, types, mb * scale) for scale in (1, 8, 64) for op, types, mb in ANCHORS],
+    ),
+    types=CaseSet("every type, 256 MB", _types),
+    **{arity: CaseSet("every operation", functools.partial(_operations, arity)) for arity, *_ in _ARITIES.values()},
+    casts=CaseSet("every pair of widths", lambda: [_case("copy", types, 256) for types in CASTS]),
+    misaligned=CaseSet("elements past an aligned address", _misaligned),
+    broadcast=CaseSet("a row, a column, a scalar", _broadcast),
+    transposed=CaseSet("operands that lie transposed", _transposed),
+    slices=CaseSet("halves of rows, as a gated unit has them", _slices, "[:SEED[:COUNT]]"),
+    widths=CaseSet(
+        *(
+            "a row bias and a factor per row, rows of models' and drawn numbers of columns",
+            _widths,
+            "[:SEED[:COUNT]]",
+        )
+    ),
+    small=CaseSet("4 to 32 MB", lambda: [_case(op, types, mb) for mb in (4, 8, 16, 32) for op, types in SMALL]),
+    jit=CaseSet("pyflowk.ElementwiseKernel, and the built-in operation", _jit),
+)
 
 
 def case_of_words(words: list[str]) -> Case:
@@ -271,7 +252,7 @@ class ElementwiseWork(Work):
         kind = self.outs[0].kind
         if kind not in FLOATS:
             return super().is_close(got, expected, index)
-        eps, least, most = _limits(kind)
+        eps, least, most = limits(kind)
         wide, cut = got.astype(np.float64), self._inputs_at(index)
         if kind in ("e4m3", "e5m2"):
             expected = expected.clip(-most, most)
@@ -326,10 +307,3 @@ def _where(shape: tuple[int, ...], text: str) -> dict[str, Any]:
     if text in ("left", "right"):
         return {"pads": {len(shape) - 1: shape[-1]}, "lead": shape[-1] if text == "right" else 0}
     return {"lead": int(text or 0)}
-
-
-def _limits(kind: str) -> tuple[float, float, float]:
-    """eps, the least normal number and the largest of a float type."""
-    dtype = numpy_dtype(NAMES[kind])
-    info: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else import_module("ml_dtypes").finfo(dtype)
-    return float(info.eps), float(info.smallest_normal), float(info.max)

@@ -8,27 +8,18 @@ import functools
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._arrays.dtypes import numpy_dtype
+from .case_sets import Case, CaseSet, CaseSets
 from .measure import log_uniform
 from .tensors import BYTES, NAMES, Array, CaseError, Tensor, checked_kinds, extents_of
 from .work import Work, by, geometry, permute_arguments
 
-SETS = {
-    "practice": "attention, images, patches, odd shapes",
-    "ttc-TYPE": "the TTC-57 benchmark in f16, f32 or f64",
-    "seeds": "(0,1,2)->(1,0,2) and ->(0,2,1), 16 to 128 MB",
-    "small": "heads of attention to 8 MB",
-    "random[:SEED[:COUNT[:TYPE]]]": "ranks 2 to 7, every element size, 12 to 320 MB",
-    "convert": "to another type, scaled on the way",
-    "images[:SEED[:COUNT]]": "between bytes and floats, NHWC and NCHW, 1 to 96 channels, 28 to 1080 pixels",
-    "views": "strided sources and results",
-}
 _LIBRARIES = "torch,cupy,cutensor"
 RESULT_SETS = {
     "practice": _LIBRARIES, "ttc-f64": _LIBRARIES, "ttc-f32": _LIBRARIES, "ttc-f16": _LIBRARIES,
@@ -36,8 +27,7 @@ RESULT_SETS = {
 }  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 COLUMNS = ("name", "shape", "axes", "kind")  # of a row of permute_workload.json; its sets with more of them:
-_CONVERTED = ("out_kind", "scale")
-MORE_COLUMNS = {"convert": _CONVERTED, "images": (*_CONVERTED, "part"), "views": ("src_layout", "out_layout")}
+MORE_COLUMNS = {"convert": ("out_kind", "scale"), "views": ("src_layout", "out_layout")}
 SMALL = ((1, 32, 8, 64), (1, 128, 12, 64), (1, 512, 16, 64), (1, 1024, 32, 64), (1, 1024, 32, 128))
 # Channels, height, width.
 IMAGES = (
@@ -46,29 +36,6 @@ IMAGES = (
     (96, 28, 28),
 )  # fmt: skip
 IMAGES_ELEMENTS = 1 << 26
-Row = list[Any]
-
-
-@functools.cache
-def _table() -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = json.loads((Path(__file__).parent / "permute_workload.json").read_text())
-    return found
-
-
-def cases_of(name: str) -> list[dict[str, Any]]:
-    """Keyword arguments of PermuteWork; KeyError if there is no such set."""
-    set_name, *given = name.split(":")
-    if name.startswith("ttc-"):
-        rows = [[*row[:3], name[4:]] for row in _table()["ttc"]]
-    elif set_name == "random":
-        seed, count, kind = given + ["0", "40", ""][len(given) :]
-        rows = random_rows(int(seed), int(count), [kind] if kind else RANDOM_TYPES)
-    elif set_name == "images":
-        seed, count = given + ["0", "12"][len(given) :]
-        rows = image_rows(int(seed), int(count))
-    else:
-        rows = small_rows() if name == "small" else _table()[name]
-    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(set_name, ())), row)) for row in rows]
 
 
 def case_of_words(words: list[str]) -> dict[str, Any]:
@@ -98,12 +65,18 @@ def _given_layout(text: str) -> str:
     return " ".join(f"{name} {value}" for name, value in (("strides", strides), ("lead", lead)) if value)
 
 
-def random_rows(seed: int, count: int, kinds: list[str]) -> list[Row]:
-    """Ranks 2 to 7, every element size of `kinds`, odd and even extents, 12 to 320 MB moved."""
+def stored_cases(name: str, **same: Any) -> list[Case]:
+    """The rows of permute_workload.json, with `same` in each case."""
+    rows = json.loads((Path(__file__).parent / "permute_workload.json").read_text())[name]
+    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(name, ())), row)) | same for row in rows]
+
+
+def random_cases(seed: int = 0, count: int = 40, types: Sequence[str] = RANDOM_TYPES) -> list[Case]:
+    """Ranks 2 to 7, every element size of `types`, odd and even extents, 12 to 320 MB moved."""
     draw = random.Random(seed)
-    rows: list[Row] = []
-    while len(rows) < count:
-        kind = draw.choice(kinds)
+    cases: list[Case] = []
+    while len(cases) < count:
+        kind = draw.choice(types)
         rank = draw.randint(2, 7)
         elements = draw.uniform(12e6, 320e6) / 2 / BYTES[kind]
         weights = [draw.expovariate(1) + 0.15 for _ in range(rank)]
@@ -112,37 +85,60 @@ def random_rows(seed: int, count: int, kinds: list[str]) -> list[Row]:
             shape = [max(2, s // 8 * 8) if s >= 8 else s for s in shape]
         axes = draw.sample(range(rank), rank)
         if axes != list(range(rank)) and 12e6 <= 2 * BYTES[kind] * math.prod(shape) <= 320e6:
-            rows.append([f"random{len(rows)}", shape, axes, kind])
-    return rows
+            cases.append({"name": f"random{len(cases)}", "shape": shape, "axes": axes, "kind": kind})
+    return cases
 
 
-def image_rows(seed: int, count: int) -> list[Row]:
+def image_cases(seed: int = 0, count: int = 12) -> Iterator[Case]:
     """Bytes to floats and planes, and back; floats of 1 and 4 channels to 16 bits. Images of IMAGES, and `count` drawn
     ones."""
     draw = random.Random(seed)
     drawn = [(log_uniform(draw, 1, 96), log_uniform(draw, 28, 1080), log_uniform(draw, 28, 1080)) for _ in range(count)]
-    rows: list[Row] = []
-    for c, h, w in (*IMAGES, *drawn):
+
+    def case(image: tuple[int, ...], to_planes: bool, kind: str, out_kind: str, scale: float) -> Case:
+        c, h, w = image
         n = max(1, IMAGES_ELEMENTS // (c * h * w))
-        pixels, planes = ([n, h, w, c], [0, 3, 1, 2]), ([n, c, h, w], [0, 2, 3, 1])
-        rows += [["image", *pixels, "u8", out_kind, 1 / 255, f"u8>{out_kind}"] for out_kind in ("f16", "f32")]
-        rows += [["image", *planes, "f16", "u8", 8.0, "f16>u8"]]
+        shape, axes = ([n, h, w, c], [0, 3, 1, 2]) if to_planes else ([n, c, h, w], [0, 2, 3, 1])
+        types = {"kind": kind, "out_kind": out_kind, "scale": scale, "part": f"{kind}>{out_kind}"}
+        return {"name": "image", "shape": shape, "axes": axes, **types}
+
+    for image in (*IMAGES, *drawn):
+        yield from (case(image, True, "u8", out_kind, 1 / 255) for out_kind in ("f16", "f32"))
+        yield case(image, False, "f16", "u8", 8.0)
     for c in (1, 4):
-        for h, w in dict.fromkeys(shape[1:] for shape in (*IMAGES, *drawn)):
-            n = max(1, IMAGES_ELEMENTS // (c * h * w))
-            rows.append(["image", [n, c, h, w], [0, 2, 3, 1], "f32", "f16", 1.0, "f32>f16"])
-    return rows
+        for plane in dict.fromkeys(shape[1:] for shape in (*IMAGES, *drawn)):
+            yield case((c, *plane), False, "f32", "f16", 1.0)
 
 
-def small_rows() -> list[Row]:
+def small_cases() -> list[Case]:
     """Up to 8 MB moved."""
     sizes = [(2 * math.prod(shape) * BYTES[kind], shape, kind) for kind in ("f16", "f32") for shape in SMALL]
     return [
-        [f"small{num_bytes >> 10}K", list(shape), axes, kind]
+        {"name": f"small{num_bytes >> 10}K", "shape": list(shape), "axes": axes, "kind": kind}
         for num_bytes, shape, kind in sizes
         for axes in ([0, 2, 1, 3], [0, 2, 3, 1])
         if num_bytes <= 8 << 20
     ]
+
+
+def _stored(text: str, name: str, **same: Any) -> CaseSet:
+    return CaseSet(text, functools.partial(stored_cases, name, **same))
+
+
+SETS = CaseSets(
+    practice=_stored("attention, images, patches, odd shapes", "practice"),
+    **{f"ttc-{kind}": _stored("the TTC-57 benchmark", "ttc", kind=kind) for kind in ("f16", "f32", "f64")},
+    seeds=_stored("(0,1,2)->(1,0,2) and ->(0,2,1), 16 to 128 MB", "seeds"),
+    small=CaseSet("heads of attention to 8 MB", small_cases),
+    random=CaseSet("ranks 2 to 7, every element size, 12 to 320 MB", random_cases, "[:SEED[:COUNT[:TYPE]]]"),
+    convert=_stored("to another type, scaled on the way", "convert"),
+    images=CaseSet(
+        "between bytes and floats, NHWC and NCHW, 1 to 96 channels, 28 to 1080 pixels",
+        image_cases,
+        "[:SEED[:COUNT]]",
+    ),
+    views=_stored("strided sources and results", "views"),
+)
 
 
 class PermuteWork(Work):

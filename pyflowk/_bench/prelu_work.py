@@ -7,27 +7,23 @@ import ctypes
 import functools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .case_sets import Case, CaseSet, CaseSets
 from .measure import log_uniform
-from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of, limits
 from .work import Work, by
 
-SETS = {
-    "nchw[:TYPES], nhwc[:TYPES]": "the shapes of ResNets in either layout",
-    "odd[:SEED:COUNT][:TYPES]": "odd planes, few channels, one alpha; or drawn at random",
-    "large": "2^28 elements",
-    "misaligned": "pointers one element past a multiple of 16 bytes",
-}
+Image = tuple[str, tuple[int, ...]]  # a layout and (N, C, H, W)
 RESULT_SETS = {"nchw": "torch,compile", "nhwc": "torch"}
 TABLE = [
     (96, 64, 112, 112), (96, 64, 56, 56), (96, 128, 28, 28), (96, 256, 14, 14), (96, 512, 7, 7), (96, 512, 1, 1),
     (256, 512, 7, 7), (32, 100, 57, 57),
 ]  # fmt: skip
-ODD: list[tuple[str, tuple[int, ...]]] = [
+ODD: list[Image] = [
     ("nchw", (64, 3, 224, 224)), ("nhwc", (64, 3, 224, 224)), ("nchw", (4096, 1000, 1, 1)),
     ("nchw", (4096, 1001, 1, 1)), ("nchw", (512, 768, 2, 2)), ("nchw", (512, 768, 3, 3)), ("nchw", (33, 65, 31, 33)),
     ("nhwc", (33, 65, 31, 33)), ("nchw", (64, 1, 512, 512)), ("nhwc", (2, 4096, 64, 64)),
@@ -35,13 +31,12 @@ ODD: list[tuple[str, tuple[int, ...]]] = [
 ]  # fmt: skip
 LAYOUTS = ("nchw", "nhwc")
 SAMPLED_CHANNELS = 4
-Case = dict[str, Any]
 
 
-def random_cases(seed: int, count: int) -> list[tuple[str, tuple[int, ...]]]:
+def random_images(seed: int, count: int) -> list[Image]:
     """(layout, (N, C, H, W)) of 2^18 to 2^27 elements: rows of channels, small planes, any planes, few channels."""
     generator = random.Random(seed)
-    cases: list[tuple[str, tuple[int, ...]]] = []
+    images: list[Image] = []
     for _ in range(count):
         kind = generator.choice(("rows", "small planes", "planes", "few channels"))
         channels = log_uniform(generator, *((1, 9) if kind == "few channels" else (10, 4096)))
@@ -51,29 +46,37 @@ def random_cases(seed: int, count: int) -> list[tuple[str, tuple[int, ...]]]:
         height = log_uniform(generator, *sides)
         width = height if generator.random() < 0.7 else log_uniform(generator, *sides)
         outer = max(1, round(log_uniform(generator, 1 << 18, 1 << 27) / (channels * height * width)))
-        cases.append((generator.choice(("nchw", "nhwc")), (outer, channels, height, width)))
-    return cases
+        images.append((generator.choice(("nchw", "nhwc")), (outer, channels, height, width)))
+    return images
 
 
-def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of PreluWork, by default in f16 and f32; KeyError if there is no such set."""
-    words = name.split(":")
-    types = words.pop().split(",") if len(words) > 1 and not words[-1].isdigit() else ["f16", "f32"]
-    drawn = random_cases(*map(int, words[1:])) if words[1:] else ODD
-    shapes: dict[str, list[tuple[str, tuple[int, ...]]]] = {
-        "nchw": [("nchw", shape) for shape in TABLE],
-        "nhwc": [("nhwc", shape) for shape in TABLE],
-        "odd": drawn,
-        "large": [(layout, (64, 64, 256, 256)) for layout in LAYOUTS],
-        "misaligned": [(layout, TABLE[i]) for layout in LAYOUTS for i in (1, 4, 7)],
-    }
-    lead = 1 if words[0] == "misaligned" else 0
+def _cases(images: Iterable[Image], types: Sequence[str] = ("f16", "f32"), lead: int = 0) -> list[Case]:
     return [
         {"layout": layout, "shape": shape, "kind": kind, "direction": direction, "lead": lead}
         for kind in types
-        for layout, shape in shapes[words[0]]
+        for layout, shape in images
         for direction in ("forward", "backward")
     ]
+
+
+def _set(text: str, images: Iterable[Image], **more: Any) -> CaseSet:
+    return CaseSet(text, functools.partial(_cases, list(images), **more), "[:TYPES]")
+
+
+SETS = CaseSets(
+    **{name: _set("the shapes of ResNets in either layout", ((name, shape) for shape in TABLE)) for name in LAYOUTS},
+    odd=CaseSet(
+        "odd planes, few channels, one alpha; or drawn at random",
+        lambda *drawn, **types: _cases(random_images(*drawn) if drawn else ODD, **types),
+        "[:SEED:COUNT][:TYPES]",
+    ),
+    large=_set("2^28 elements", ((layout, (64, 64, 256, 256)) for layout in LAYOUTS)),
+    misaligned=_set(
+        "pointers one element past a multiple of 16 bytes",
+        ((layout, TABLE[i]) for layout in LAYOUTS for i in (1, 4, 7)),
+        lead=1,
+    ),
+)
 
 
 def case_of_words(words: list[str]) -> Case:
@@ -114,29 +117,18 @@ class PreluWork(Work):
         # Both directions rotate over the same number of sets, so that they see the same inputs.
         super().__init__(machine, 3 * self.written_bytes, num_sets)
         tensor = functools.partial(Tensor, machine, kind, self.memory_shape, lead=lead)
-        self.alpha, self.dalphas = Tensor(machine, kind, [c], "unit", 2), []
+        self.alpha = Tensor(machine, kind, [c], "unit", 2)
         if self.backward:
-            self.dalphas = [Tensor(machine, kind, [c]) for _ in range(self.num_sets)]
-            num_bytes = ctypes.c_size_t()
-            query = machine.c.flowk_prelu_backward_workspace_bytes
-            self.check_status(query(*self._sizes(), ctypes.addressof(num_bytes)))
-            self.workspace_bytes = num_bytes.value
-            self._memory = Tensor(machine, "u8", [max(num_bytes.value, 16)])
-            self._memory.poison(0xFF)  # NaN, if it is read unwritten
-            self.workspace = self._memory.arguments()[0], self._memory.num_elements
+            self.second_outs = [Tensor(machine, kind, [c]) for _ in range(self.num_sets)]
+            self.allocate_workspace(*self._sizes())
         gradients = [tensor("unit", 1)] if self.backward else []
         self.rotate([*gradients, tensor("unit")], tensor())
-
-    def poison(self) -> None:
-        super().poison()
-        for dalpha in self.dalphas[:1]:
-            dalpha.poison(self.poison_byte)
 
     def _sizes(self) -> tuple[Any, ...]:
         return *map(ctypes.c_int64, self.memory_shape), int(self.alpha.code), int(self.alpha.code)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
-        tensors = [*self.operands[i], self.alpha, self.outs[i], *self.dalphas[i : i + 1]]
+        tensors = [*self.operands[i], self.alpha, self.outs[i], *self.second_outs[i : i + 1]]
         return *(tensor.arguments()[0] for tensor in tensors), *self._sizes()
 
     def expected(self, index: list[Array]) -> Array:
@@ -154,11 +146,11 @@ class PreluWork(Work):
         """Against sums in float64, for the first channels and the last."""
         outer, channels, inner = self.memory_shape
         chosen = np.unique(np.linspace(0, channels - 1, SAMPLED_CHANNELS).astype(np.int64))
-        got = self.dalphas[0].fetch().astype(np.float64)
+        got = self.second_outs[0].fetch().astype(np.float64)
         if np.isnan(got).any():
             return False
         dy, x = self.operands[0]
-        eps = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}[self.types]
+        eps, _, _ = limits(self.types)
         bound = 1e-14 if self.types == "f64" else 1e-6
         rows, columns = np.arange(outer)[:, None], np.arange(inner)[None, :]
         for channel in chosen:

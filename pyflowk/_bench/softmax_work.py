@@ -10,36 +10,22 @@ from __future__ import annotations
 import ctypes
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._native.abi import SoftmaxMask
+from .case_sets import Case, CaseSet, CaseSets, Shapes, set_of_shapes
 from .measure import log_uniform
-from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of, longs
+from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of, limits, longs
 from .work import Work, by
 
-SETS = {
-    "plain[:TYPES]": "no mask, 8 to 2^20 columns",
-    "odd[:TYPES]": "columns that are not whole vectors of 16 bytes",
-    "tiny[:TYPES]": "1 to 255 columns",
-    "dense, lengths, causal, bias": "attention's shapes under a mask",
-    "attention[:SEED[:COUNT]]": "square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
-    "widths[:SEED[:COUNT]]": "64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
-    "tritonbench[:TYPES]": "TritonBench's: 4096 rows of 256 to 12,672 columns, by 128",
-    "backward[:TYPES]": "the gradient",
-    "channels[:TYPES]": "over 3 to 1024 channels of NCHW, and the gradient",
-    "small[:TYPES]": "few rows",
-    "random[:SEED[:COUNT]]": "any kind, type and shape",
-}
 RESULT_SETS = {
     "plain": "torch,quack", "dense": "torch,compile", "lengths": "torch", "backward": "torch,quack",
     "backward:bf16": "torch,quack", "random:7:80": "torch",
 }  # fmt: skip
 SCALE = 0.125
-MANTISSA_BITS = {"f16": 11, "bf16": 8, "f32": 24}
-MIN_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126}  # of normal numbers
 SAMPLED_ELEMENTS, SAMPLED_ROWS, RIVAL_ROWS = 1 << 21, 512, 64  # of a result that is checked
 # b, h, q, k for dense masks, lengths, causal and bias.
 ATTENTION = [
@@ -63,7 +49,8 @@ SMALL = [
 ]  # fmt: skip
 TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19, 24, 50, 150, 200, 255)]
 TYPES = ("f16", "bf16", "f32")
-KINDS = ("plain", "dense", "lengths", "causal", "bias", "backward")
+_MASKED = ("dense", "lengths", "causal", "bias")
+KINDS = ("plain", *_MASKED, "backward")
 CHANNELS_KINDS = ("channels", "channels_backward")
 ATTENTION_KINDS = ("causal", "batch_lengths", "dense", "key_mask", "head_bias", "key_bias", "causal_backward",
                    "batch_lengths_backward")  # fmt: skip
@@ -79,30 +66,15 @@ CHANNELS = [
 ]  # fmt: skip
 CHANNELS_ELEMENTS = 1 << 25
 CHANNELS_SHAPES = [(max(1, CHANNELS_ELEMENTS // (c * h * w)), h, w, c) for c, h, w in CHANNELS]
-# The kinds and shapes of each set that is not drawn at random.
-TABLES: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {
-    "plain": {"plain": PLAIN},
-    "odd": {"plain": ODD_PLAIN, "dense": ODD_ATTENTION, "backward": ODD_PLAIN},
-    "tiny": {"plain": TINY_PLAIN},
-    "tritonbench": {"plain": [(4096, columns) for columns in range(256, 12673, 128)]},
-    "dense": {"dense": ATTENTION},
-    "lengths": {"lengths": ATTENTION},
-    "causal": {"causal": ATTENTION},
-    "bias": {"bias": ATTENTION},
-    "backward": {"backward": PLAIN},
-    "channels": dict.fromkeys(CHANNELS_KINDS, CHANNELS_SHAPES),
-    "small": {"plain": SMALL, "dense": SMALL, "backward": SMALL},
-}
 # CLIP's text, vision transformers, Whisper and similar models.
 MODEL_COLUMNS = (64, 77, 100, 128, 197, 257, 333, 512, 577, 1024, 1152, 1500, 2048, 4096)
 ATTENTION_ELEMENTS = 1 << 25
 # Hidden sizes, vocabularies, and widths beside those of 2^n.
 WIDTHS = (64, 100, 257, 640, 896, 1152, 2048, 4608, 5632, 6656, 12672, 33280, 50257, 100000, 128256)
 WIDTHS_ELEMENTS = 1 << 24
-Case = dict[str, Any]
 
 
-def random_cases(seed: int, count: int) -> list[Case]:
+def random_cases(seed: int = 0, count: int = 30) -> list[Case]:
     """16 to 2^18 columns, half of them multiples of 8, and 2^23 to 2^27 elements."""
     generator = random.Random(seed)
     cases = []
@@ -113,51 +85,57 @@ def random_cases(seed: int, count: int) -> list[Case]:
         rows = max(1, log_uniform(generator, 1 << 23, 1 << 27) // k)
         q = min(rows, k if generator.random() < 0.5 else log_uniform(generator, 1, 4096))
         h = min(rows // q, generator.choice((1, 4, 8, 12, 16, 32)))
-        cases.append(_case(generator.choice(KINDS), generator.choice(TYPES), (rows // (q * h), h, q, k)))
+        kind, types = generator.choice(KINDS), generator.choice(TYPES)
+        cases.append({"kind": kind, "types": types, "shape": (rows // (q * h), h, q, k)})
     return cases
 
 
-def attention_cases(seed: int, count: int) -> list[Case]:
+def attention_cases(seed: int = 0, count: int = 6) -> list[Case]:
     """(b, 8, n, n) under each mask: the columns that models have, and `count` drawn ones."""
     generator = random.Random(seed)
     columns = [*MODEL_COLUMNS, *(log_uniform(generator, 64, 4096) for _ in range(count))]
     return [
-        _case(kind, types, (max(1, ATTENTION_ELEMENTS // (8 * n * n)), 8, n, n))
+        {"kind": kind, "types": types, "shape": (max(1, ATTENTION_ELEMENTS // (8 * n * n)), 8, n, n)}
         for types in ("f16", "f32")
         for kind in ATTENTION_KINDS
         for n in columns
     ]
 
 
-def widths_cases(seed: int, count: int) -> list[Case]:
+def widths_cases(seed: int = 0, count: int = 6) -> list[Case]:
     """Rows of WIDTHS, and of `count` drawn numbers of columns, under each mask that a row of its own has."""
     generator = random.Random(seed)
     columns = [*WIDTHS, *(log_uniform(generator, 64, 128256) for _ in range(count))]
     return [
-        _case(kind, types, (max(1, WIDTHS_ELEMENTS // n), n))
+        {"kind": kind, "types": types, "shape": (max(1, WIDTHS_ELEMENTS // n), n)}
         for types in ("f16", "f32")
         for kind in ("plain", "dense", "bias")
         for n in columns
     ]
 
 
-def _case(kind: str, types: str, shape: tuple[int, ...]) -> Case:
-    return {"kind": kind, "types": types, "shape": (1,) * (4 - len(shape)) + shape}
+def _set(text: str, **shapes: Shapes) -> CaseSet:
+    return set_of_shapes(text, shapes, ("f16", "f32"))
 
 
-# The sets that are drawn, and how many cases or numbers of columns are by default.
-DRAWN = {"random": (random_cases, 30), "attention": (attention_cases, 6), "widths": (widths_cases, 6)}
-
-
-def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of SoftmaxWork, in f16 and f32 by default; KeyError if there is no such set."""
-    name, *rest = name.split(":")
-    if name in DRAWN:
-        draw, default = DRAWN[name]
-        seed, count = (rest + ["0", str(default)][len(rest) :])[:2]
-        return draw(int(seed), int(count))
-    types = rest[0].split(",") if rest else ["f16", "f32"]
-    return [_case(kind, type_, shape) for type_ in types for kind, shapes in TABLES[name].items() for shape in shapes]
+SETS = CaseSets(
+    plain=_set("no mask, 8 to 2^20 columns", plain=PLAIN),
+    odd=_set("columns that are not whole vectors of 16 bytes", plain=ODD_PLAIN, dense=ODD_ATTENTION,
+                backward=ODD_PLAIN),
+    tiny=_set("1 to 255 columns", plain=TINY_PLAIN),
+    **{kind: _set("attention's shapes under a mask", **{kind: ATTENTION}) for kind in _MASKED},
+    attention=CaseSet("square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
+                         attention_cases, "[:SEED[:COUNT]]"),
+    widths=CaseSet("64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
+                      widths_cases, "[:SEED[:COUNT]]"),
+    tritonbench=_set("TritonBench's: 4096 rows of 256 to 12,672 columns, by 128",
+                        plain=[(4096, columns) for columns in range(256, 12673, 128)]),
+    backward=_set("the gradient", backward=PLAIN),
+    channels=_set("over 3 to 1024 channels of NCHW, and the gradient",
+                     **dict.fromkeys(CHANNELS_KINDS, CHANNELS_SHAPES)),
+    small=_set("few rows", plain=SMALL, dense=SMALL, backward=SMALL),
+    random=CaseSet("any kind, type and shape", random_cases, "[:SEED[:COUNT]]"),
+)  # fmt: skip
 
 
 def case_of_words(words: list[str]) -> Case:
@@ -167,12 +145,13 @@ def case_of_words(words: list[str]) -> Case:
     extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS, *CHANNELS_KINDS))
     if kind not in kinds or len(extents) > 4:
         raise CaseError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
-    return _case(kind, types, extents)
+    return {"kind": kind, "types": types, "shape": extents}
 
 
 class SoftmaxWork(Work):
-    """Shape (b, h, q, k). A dense mask is of bool, a bias of x's type, lengths are uniform in k/4 ... k. The kind
-    "backward" alone is the gradient without a mask. The kind "channels" lies in memory as (b, k, h, q)."""
+    """Shape (b, h, q, k), or its last dimensions. A dense mask is of bool, a bias of x's type, lengths are uniform in
+    k/4 ... k. The kind "backward" alone is the gradient without a mask. The kind "channels" lies in memory as
+    (b, k, h, q)."""
 
     op = "softmax"
     poison_byte = 0xFF  # NaN
@@ -180,8 +159,8 @@ class SoftmaxWork(Work):
     def __init__(
         self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
     ) -> None:
-        b, h, q, k = self.shape = tuple(shape)
-        self.kind, self.types, self.shape_text = kind, types, by(shape)
+        b, h, q, k = self.shape = (1,) * (4 - len(shape)) + shape
+        self.kind, self.types, self.shape_text = kind, types, by(self.shape)
         self.part = kind if kind in ATTENTION_KINDS else ""
         self.is_backward = kind.endswith("backward")
         self.forward_kind = kind.removesuffix("backward").removesuffix("_") or "plain"
@@ -288,17 +267,14 @@ class SoftmaxWork(Work):
         """Every element written, sampled rows within half a unit in the last place of the row's largest value, and the
         error of float32's arithmetic."""
         fetched = self._rows_of(self.outs[0].fetch())
-        worst = 0.0
+        worst, (eps, least, _) = 0.0, limits(self.types)
         for part in self._sampled_rows():
             expected, allowed = self.reference(part)
             largest = np.maximum(np.abs(expected).max(-1, keepdims=True), 1e-60)
             error = np.abs(fetched[part].astype(np.float64) - expected)
-            exponent = np.maximum(np.floor(np.log2(largest)), MIN_EXPONENT[self.types])
-            unit = np.exp2(exponent + 1 - MANTISSA_BITS[self.types])
+            unit = eps * np.maximum(np.exp2(np.floor(np.log2(largest))), least)
             worst = float(np.maximum(worst, ((error - allowed) / unit).max()))  # NaN stays
-        bits = fetched.view(f"u{fetched.itemsize}")
-        is_written = not bool((bits == np.iinfo(bits.dtype).max).any())  # the poison is left nowhere
-        return is_written and worst <= (2.0 if self.types == "f32" else 0.51)
+        return self.is_written(fetched) and worst <= (2.0 if self.types == "f32" else 0.51)
 
     def check_rival(self) -> bool:
         """A few rows within 2 % of the row's largest value."""

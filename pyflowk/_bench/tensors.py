@@ -12,6 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ BYTES = {"bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u
 NAMES = {kind: dtype_name(code) for kind, code in TYPES.items()}
 KINDS = {code: kind for kind, code in TYPES.items()}
 FLOATS = {"f16", "bf16", "f32", "f64", "e4m3", "e5m2"}
+
+
+def limits(kind: str) -> tuple[float, float, float]:
+    """eps, the least normal number and the largest of a float type."""
+    dtype = numpy_dtype(NAMES[kind])
+    info: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else import_module("ml_dtypes").finfo(dtype)
+    return float(info.eps), float(info.smallest_normal), float(info.max)
 
 
 class CaseError(ValueError):

@@ -25,7 +25,8 @@ class Work:
     function                        the C function without `flowk_`
     workspace                       the C arguments between those of arguments_of() and the stream
     read_bytes, written_bytes       the bytes that must be moved at least
-    operands, outs                  a list of tensors per buffer set; outs[0] is poisoned
+    operands, outs                  a list of tensors, and a tensor, per buffer set
+    second_outs                     a tensor per buffer set, if there is a second result
     """
 
     op: ClassVar[str] = ""
@@ -39,6 +40,7 @@ class Work:
         self.num_sets = num_sets or num_buffer_sets(moved_bytes, machine.touched_bytes)
         self.operands: list[list[Tensor]] = []
         self.outs: list[Tensor] = []
+        self.second_outs: list[Tensor] = []
 
     def rotate(self, operands: list[Tensor], out: Tensor) -> None:
         """Makes equal `operands` and `outs` for every buffer set, and the arguments of the call on each."""
@@ -49,9 +51,19 @@ class Work:
         self._bound = getattr(self.machine.c, f"flowk_{self.function}")
         self._stream = StreamHandle(self.machine.stream)
 
+    def allocate_workspace(self, *sizes: Any) -> None:
+        """Sets `workspace` to memory of the bytes that the C function needs for these sizes."""
+        num_bytes = ctypes.c_size_t()
+        query = getattr(self.machine.c, f"flowk_{self.function}_workspace_bytes")
+        self.check_status(query(*sizes, ctypes.addressof(num_bytes)))
+        self._memory = Tensor(self.machine, "u8", [max(num_bytes.value, 16)])
+        self._memory.poison(0xFF)  # NaN, if it is read unwritten
+        self.workspace = self._memory.arguments()[0], num_bytes.value
+
     def poison(self) -> None:
         """Overwrites the first results with bytes that no result has."""
-        self.outs[0].poison(self.poison_byte)
+        for out in (*self.outs[:1], *self.second_outs[:1]):
+            out.poison(self.poison_byte)
 
     def arguments_of(self, i: int) -> tuple[Any, ...]:
         """The C arguments on buffer set i, without the stream."""
@@ -102,6 +114,10 @@ class Work:
         strides = [stride * is_element.itemsize for stride in out.strides]
         np.ndarray(out.shape, bool, is_element, out.first, strides)[...] = True
         return bool((_bits(fetched).reshape(-1, out.itemsize)[~is_element] == self.poison_byte).all())
+
+    def is_written(self, fetched: Array) -> bool:
+        """Whether no element of an output has the poison's bits."""
+        return not bool((_bits(fetched).reshape(-1, fetched.itemsize) == self.poison_byte).all(1).any())
 
     def check_rival(self) -> bool:
         """Whether a sample is roughly right, within 2 %: rivals have roundings and NaNs of their own."""

@@ -66,7 +66,7 @@ def _description() -> str:
         "The sets:",
     ]
     for op, (module, _) in OPERATORS.items():
-        lines += [f"  {op:12} {name:32} {text}" for name, text in module.SETS.items()]
+        lines += [f"  {op:12} {name:32} {text}" for name, text in module.SETS.lines()]
     lines += ["", "A case on the line:"]
     lines += [f"  {op:12} {form_of(module)}" for op, (module, _) in OPERATORS.items()]
     return "\n".join(lines)
@@ -196,8 +196,8 @@ def _cases_of_set(name: str, operators: tuple[str, ...], rivals: tuple[str, ...]
         results = list(module.RESULT_SETS)
         for own in {"results": results, "main": results[:1]}.get(name, [name]):
             try:
-                cases = module.cases_of(own)
-            except (KeyError, ValueError):
+                cases = module.SETS.cases_of(own)
+            except (KeyError, TypeError):  # there is no such set, or it takes no such arguments
                 continue
             by_default = _named(module.RESULT_SETS[own]) if name == "results" else ("jit",) if own == "jit" else ()
             for case in cases:

@@ -20,7 +20,7 @@ def invented_run(cases_per_set: int = 6) -> dict[str, Any]:
     rows = [_row(draw, "articles", op, case, articles.RIVALS) for op, case in articles.cases()]
     for op, (module, _) in OPERATORS.items():
         for name, rivals in module.RESULT_SETS.items():
-            cases = module.cases_of(name)[:: max(1, len(module.cases_of(name)) // cases_per_set)]
+            cases = module.SETS.cases_of(name)[:: max(1, len(module.SETS.cases_of(name)) // cases_per_set)]
             rows += [_row(draw, name, op, case, rivals.split(",")) for case in cases]
     return {"format": 1, "machine": dict(MACHINE), "rows": rows}
 

@@ -164,7 +164,7 @@ def test_bytes_between_the_elements_of_a_view_are_watched() -> None:
 
 @pytest.mark.parametrize("index", range(34))
 def test_views_of_the_set_with_shorter_extents(index: int) -> None:
-    case = dict(permute_work.cases_of("views")[index])
+    case = dict(permute_work.SETS.cases_of("views")[index])
     case["shape"] = [min(extent, 20 + place) for place, extent in enumerate(case["shape"])]
     work = make_work(HostMachine(), "permute", case, num_sets=2)
     work.run(0)
@@ -172,8 +172,8 @@ def test_views_of_the_set_with_shorter_extents(index: int) -> None:
 
 
 SHORTENED = [
-    *(("permute", case) for case in permute_work.cases_of("images:0:0")[::5]),
-    *(("elementwise", case) for case in elementwise_work.cases_of("widths:0:1")[::4]),
+    *(("permute", case) for case in permute_work.SETS.cases_of("images:0:0")[::5]),
+    *(("elementwise", case) for case in elementwise_work.SETS.cases_of("widths:0:1")[::4]),
 ]
 
 
@@ -207,21 +207,21 @@ COUNTS = {
 @pytest.mark.parametrize("op", COUNTS)
 def test_the_sets_have_their_cases(op: str) -> None:
     module = OPERATORS[op][0]
-    assert {name: len(module.cases_of(name)) for name in COUNTS[op]} == COUNTS[op]
+    assert {name: len(module.SETS.cases_of(name)) for name in COUNTS[op]} == COUNTS[op]
     for name in module.RESULT_SETS:
-        assert module.cases_of(name)
+        assert module.SETS.cases_of(name)
     with pytest.raises(KeyError):
-        module.cases_of("nothing")
+        module.SETS.cases_of("nothing")
 
 
 def test_random_sets_are_the_same_every_time() -> None:
-    assert permute_work.cases_of("random:7:3") == permute_work.cases_of("random:7:3")
-    assert permute_work.cases_of("random:7:3") != permute_work.cases_of("random:8:3")
-    assert prelu_work.cases_of("odd:7:3") == prelu_work.cases_of("odd:7:3")
-    assert permute_work.cases_of("images:7:3") == permute_work.cases_of("images:7:3")
-    assert permute_work.cases_of("images:7:3") != permute_work.cases_of("images:8:3")
-    assert elementwise_work.cases_of("slices") == elementwise_work.cases_of("slices:7:8")
-    assert elementwise_work.cases_of("widths:7") != elementwise_work.cases_of("widths:8")
+    assert permute_work.SETS.cases_of("random:7:3") == permute_work.SETS.cases_of("random:7:3")
+    assert permute_work.SETS.cases_of("random:7:3") != permute_work.SETS.cases_of("random:8:3")
+    assert prelu_work.SETS.cases_of("odd:7:3") == prelu_work.SETS.cases_of("odd:7:3")
+    assert permute_work.SETS.cases_of("images:7:3") == permute_work.SETS.cases_of("images:7:3")
+    assert permute_work.SETS.cases_of("images:7:3") != permute_work.SETS.cases_of("images:8:3")
+    assert elementwise_work.SETS.cases_of("slices") == elementwise_work.SETS.cases_of("slices:7:8")
+    assert elementwise_work.SETS.cases_of("widths:7") != elementwise_work.SETS.cases_of("widths:8")
 
 
 def test_rotation_passes_the_cache() -> None:
@@ -272,7 +272,7 @@ def test_pytorch_is_a_rival_that_is_checked(op: str, words: str) -> None:
 @pytest.mark.parametrize("index", range(8))
 def test_pytorch_transposes_too(index: int) -> None:
     pytest.importorskip("torch")
-    case = elementwise_work.cases_of("transposed")[-index] | {"shape": (20, 30)}
+    case = elementwise_work.SETS.cases_of("transposed")[-index] | {"shape": (20, 30)}
     work = make_work(HostMachine(), "elementwise", case, num_sets=2)
     graphs, skipped = rivals_of(work.machine, work, ["torch"])
     assert list(graphs) == ["torch"], skipped
@@ -308,7 +308,7 @@ def test_plain_kernels_have_their_launches(op: str, words: str, kernel: str, blo
 
 
 def test_plain_kernels_take_no_views() -> None:
-    views = permute_work.cases_of("views")
+    views = permute_work.SETS.cases_of("views")
     padded_out = next(case for case in views if case["out_layout"].startswith("pads")) | {"shape": [40, 30]}
     misaligned = {"layout": "nchw", "shape": (2, 3, 5, 7), "kind": "f32", "direction": "forward", "lead": 1}
     launch_of(make_work(HostMachine(), "prelu", misaligned, num_sets=2), 0)
