@@ -18,7 +18,7 @@ from ._arguments import integer_in
 from ._arrays import allocation
 from ._arrays.adapters.device import DEVICE_ARRAY
 from ._arrays.device_array import DeviceArray, checked_extents, choose_device
-from ._arrays.dtypes import contiguous_strides, element_type, numpy_dtype
+from ._arrays.dtypes import element_type, is_contiguous, numpy_dtype
 from ._arrays.stream import hold_until_done, stream_handle
 from ._native import driver
 
@@ -161,8 +161,7 @@ def copy_async(
             f"src has shape {src.shape} and dtype {src.dtype}, dst {dst.shape} and {dst.dtype}: must be the same"
         )
     for name, one in (("src", src), ("dst", dst)):
-        packed = contiguous_strides(one.shape, one.dtype.itemsize)
-        if any(own != step for own, step, extent in zip(one.strides, packed, one.shape) if extent > 1):
+        if not is_contiguous((one.shape, one.strides, one.dtype), name):
             raise ValueError(f"{name} has strides of {one.strides}, must be C-contiguous")
     if array.size == 0:
         return

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from ctypes import addressof, c_int64
 from typing import Any
 
 import numpy as np
 
 from .._native.abi import HOST_SCALAR, DType
-from .._native.c_types import Int64Pointer, Library
+from .._native.c_types import Library, int64s
 from .._native.errors import error_of
 from .._native.operations import UnaryOp
 from .dtypes import element_strides
@@ -29,11 +28,8 @@ def fill_memory(
         raise TypeError("value is an array, must be a number")
     bits = np.full((), value, dtype).tobytes()
     part = min(dtype.itemsize, 8)
-    longs = c_int64 * max(len(shape), 1)
-    steps = (step * (dtype.itemsize // part) for step in element_strides(dtype, shape, strides, "the array"))
-    arrays = longs(*shape), longs(*steps)
-    extents, c_steps = (Int64Pointer(addressof(array)) for array in arrays)
-    code = _BITS[part]
+    steps = [step * (dtype.itemsize // part) for step in element_strides(dtype, shape, strides, "the array")]
+    extents, c_steps, code = int64s(shape), int64s(steps), _BITS[part]
     for first in range(0, dtype.itemsize, part):
         status = library.flowk_unary(
             *(UnaryOp.COPY.value, bits[first : first + part], None, code | HOST_SCALAR),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._arguments import count_of, shown
@@ -21,7 +22,7 @@ from .._pipeline import Operation, Request, no_array
 from .._program import INPUT, MEMBER, OUTPUT, Arg, Buffer, Program, Step
 from .._program import Number as NumberArg
 from .jit import Formula, Variable, compile_kernel, kernel_expression
-from .layout import Placement, place_operands
+from .layout import place_operands
 from .promotion import FLOATS, INTEGERS, number_as
 
 if TYPE_CHECKING:
@@ -49,16 +50,6 @@ class Parameter(NamedTuple):
     name: str
     type_name: str
     dtype: DType | None
-
-
-class Binding(NamedTuple):
-    """A formula with all types known, and the layouts of the operands of a call."""
-
-    formula: Formula
-    arrays: tuple[int, ...]  # indices of the operands that are arrays
-    numbers: tuple[tuple[int, DType], ...]  # indices of the operands that are numbers, and the types of their members
-    place: Placement
-    out_dtype: Any
 
 
 class FormulaKernels:
@@ -210,58 +201,49 @@ class ElementwiseKernel:
         return Request(self._operation, operands)
 
     def _plan(self, operands: tuple[Signature, ...], outs: tuple[Signature | None], options: None) -> Program:
-        formula, arrays, numbers, place, out_dtype = self._bind(operands, outs[0])
+        """An operand is (shape, strides, dtype) of an array, or the type of a number."""
+        out, names = outs[0], self._names
+        arrays = [index for index, operand in enumerate(operands) if isinstance(operand, tuple)]
+        if None in operands:
+            raise no_array(names[operands.index(None)], None, "array or a number")
+        if len(arrays) > _MAX_ARRAYS:
+            raise ValueError(f"{self.__name__} got {len(arrays)} arrays, must be at most {_MAX_ARRAYS}")
+        formula = self._formula(self._types(operands, arrays, out), arrays)
+        place = place_operands([names[index] for index in arrays], [operands[index] for index in arrays], out)
+        members = []
+        for index in sorted({*range(len(operands))} - {*arrays}):
+            code = formula.inputs[index].dtype
+            if code in INTEGERS and (operands[index] is float or operands[index] in FLOATS):
+                raise TypeError(f"{names[index]} is a float, must be an integer: its type is {dtype_name(code)}")
+            members.append(Arg(MEMBER, NumberArg(index, number_as(code), names[index])))
         strides = ArrayPointer.to((ctypes.c_void_p * len(place.c_strides))(*place.c_strides))
         strides.kept = place.c_strides  # type: ignore[attr-defined]
         dtypes = (formula.output.dtype, *(formula.inputs[index].dtype for index in arrays))
         codes = ArrayPointer.to((ctypes.c_int * len(dtypes))(*dtypes))
         layout = strides, codes, len(dtypes), len(place.shape), place.c_shape
         pointers = [Arg(OUTPUT, 0), *(Arg(INPUT, index) for index in arrays)]
-        members = [Arg(MEMBER, NumberArg(index, number_as(code), self._names[index])) for index, code in numbers]
-        names = {"rank": "out.ndim", **dict(zip("xyz", (self._names[index] for index in arrays)))}
-        step = Step.of("flowk_functor_plan", (*layout, *pointers, *members), names)
+        c_names = {"rank": "out.ndim", **dict(zip("xyz", (names[index] for index in arrays)))}
+        step = Step.of("flowk_functor_plan", (*layout, *pointers, *members), c_names)
         step = step._replace(kernels=self._kernels.setdefault(formula, FormulaKernels(formula)))
+        out_dtype = dtype_like(formula.output.dtype, operands[arrays[0]][2])
         return Program((step,), (Buffer(place.shape, out_dtype, place.order),))
 
-    def _bind(self, operands: tuple[Signature, ...], out: Signature | None) -> Binding:
-        """Finds the types. An operand is (shape, strides, dtype) of an array, or the type of a number."""
-        arrays = tuple(index for index, operand in enumerate(operands) if isinstance(operand, tuple))
-        if None in operands:
-            raise no_array(self._names[operands.index(None)], None, "array or a number")
-        if len(arrays) > _MAX_ARRAYS:
-            raise ValueError(f"{self.__name__} got {len(arrays)} arrays, must be at most {_MAX_ARRAYS}")
-        types = self._types(operands, arrays, out)
-        output = types.get(self.out_param.type_name, self.out_param.dtype)
+    def _formula(self, types: dict[str, DType], arrays: Sequence[int]) -> Formula:
+        """The formula with `types` for the names of types."""
+        output = types.get(self.out_param.type_name)
         if output is None:
             raise TypeError(f"{self.out_param.type_name} of {self.out_param.name} is decided by no array: pass out")
-        inputs = tuple(
+        inputs = [
             Variable(parameter.name, types[parameter.type_name], index not in arrays)
             for index, parameter in enumerate(self.in_params)
+        ]
+        letters = [parameter.type_name for parameter in (*self.in_params, self.out_param) if parameter.dtype is None]
+        return Formula(
+            *(self.__name__, self.operation, self.preamble, tuple(inputs), Variable(self.out_param.name, output)),
+            tuple((letter, types[letter]) for letter in dict.fromkeys(letters)),
         )
-        aliases = {
-            parameter.type_name: types.get(parameter.type_name, output)
-            for parameter in (*self.in_params, self.out_param)
-            if parameter.dtype is None
-        }
-        formula = Formula(
-            self.__name__,
-            self.operation,
-            self.preamble,
-            inputs,
-            Variable(self.out_param.name, output),
-            tuple(aliases.items()),
-        )
-        place = place_operands([self._names[index] for index in arrays], [operands[index] for index in arrays], out)
-        numbers = tuple((index, inputs[index].dtype) for index in range(len(inputs)) if index not in arrays)
-        for index, code in numbers:
-            if code in INTEGERS and (operands[index] is float or operands[index] in FLOATS):
-                name = self._names[index]
-                raise TypeError(f"{name} is a float, must be an integer: its type is {dtype_name(code)}")
-        return Binding(formula, arrays, numbers, place, dtype_like(output, operands[arrays[0]][2]))
 
-    def _types(
-        self, operands: tuple[Signature, ...], arrays: tuple[int, ...], out: Signature | None
-    ) -> dict[str, DType]:
+    def _types(self, operands: tuple[Signature, ...], arrays: Sequence[int], out: Signature | None) -> dict[str, DType]:
         """The type that each type name stands for. A letter has the type of the first array that is declared with it,
         or if there is none, of the first number."""
         parameters = (*self.in_params, self.out_param)

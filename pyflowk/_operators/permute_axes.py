@@ -114,8 +114,8 @@ def moveaxis(
     x : array
         As in `permute`.
     source, destination : int or iterable of int
-        Dimensions of x, and the place of each in the result; as many of both, none twice. Negative ones count from the
-        end.
+        Dimensions of x, and the place of each in the result: the same number of both, none twice. Negative ones count
+        from the end.
     dtype, scale, out, stream : optional
         As in `permute`, which also says what is returned and raised.
 

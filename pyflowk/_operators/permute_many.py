@@ -32,7 +32,7 @@ def permute_many(
 ) -> list[ArrayT]:
     """Reorder the dimensions of many arrays at once: ``[permute(x, axes) for x in xs]`` in one launch for every 16.
 
-    On a GPU the blocks of a launch take the tiles of all arrays in turn. Small arrays cost one launch in place of many,
+    On a GPU the blocks of a launch take the tiles of all arrays in turn. Small arrays cost one launch instead of many,
     and writes to other GPUs' memory overlap with writes to this one's. Under PyTorch's autograd, transforms and tracing
     each tensor is permuted by a call of its own.
 

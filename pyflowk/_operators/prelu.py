@@ -35,8 +35,8 @@ def prelu(
         Otherwise, and if x and `out` are laid out differently, each of them that is not C-contiguous is copied to
         temporary memory first, or from it for `out`: one more pass over that array.
     alpha : array
-        On x's device, of x's dtype or of float32 beside a 16-bit x. One element for the whole of x, or shape
-        ``(x.shape[channel_axis],)``: one per channel. Where it is not contiguous it is copied first.
+        On x's device, of x's dtype, or float32 if x has 16 bits. One element for the whole of x, or shape
+        ``(x.shape[channel_axis],)``: one per channel. An alpha that is not contiguous is copied first.
     channel_axis : int, optional
         The dimension of x that alpha runs along; not read if alpha has one element.
     out : array, optional

@@ -287,8 +287,7 @@ def softmax(
     axis, dim : int, optional
         The dimension to sum over, by NumPy's name and PyTorch's; a negative one counts from the end. A new `out` has
         its dimensions in memory in x's order if this one's elements are not neighbours in x, and else this one
-        innermost. An `out` where they are neighbours beside an x where they are not, or the other way round, costs one
-        more pass.
+        innermost. It costs one more pass if they are neighbours in x and not in `out`, or in `out` and not in x.
     dtype, out, stream : optional
         As in `masked_softmax`, which also says what is returned and raised.
 

@@ -17,6 +17,7 @@ from pyflowk import ElementwiseKernel, Status
 from pyflowk._arrays.dtypes import number_type
 from pyflowk._elementwise import jit as _jit
 from pyflowk._native.abi import FUNCTOR_PARAMS_VERSION, DType, FunctorLaunch
+from pyflowk._program import INPUT, MEMBER, Program
 
 gpu = pytest.mark.gpu
 FUSED = ("T x, T y", "T z", "z = x * y + 1")
@@ -69,43 +70,54 @@ def array_of(dtype: Any, shape: tuple[int, ...] = (4, 5)) -> tuple[Any, ...]:
     return array.shape, array.strides, array.dtype
 
 
+def formula_of(program: Program) -> Any:
+    """What the one step of a kernel's call runs."""
+    (step,) = program.steps
+    return step.kernels._formula  # type: ignore[union-attr]
+
+
 def test_letters_stand_for_the_types_of_the_arrays() -> None:
     kernel = ElementwiseKernel("T x, U y, T a", "U z", "z = x")
-    binding = kernel._bind((array_of(np.float16), array_of(np.int32, (5,)), float), None)
-    assert [(v.dtype, v.is_number) for v in binding.formula.inputs] == [
+    program = kernel._plan((array_of(np.float16), array_of(np.int32, (5,)), float), (None,), None)
+    formula = formula_of(program)
+    assert [(v.dtype, v.is_number) for v in formula.inputs] == [
         (DType.FLOAT16, False),
         (DType.INT32, False),
         (DType.FLOAT16, True),
     ]
-    assert binding.formula.output.dtype == DType.INT32
-    assert binding.formula.aliases == (("T", DType.FLOAT16), ("U", DType.INT32))
-    assert (binding.place.shape, binding.out_dtype) == ((4, 5), np.int32)
-    assert (binding.arrays, binding.numbers) == ((0, 1), ((2, DType.FLOAT16),))
+    assert formula.output.dtype == DType.INT32
+    assert formula.aliases == (("T", DType.FLOAT16), ("U", DType.INT32))
+    (result,), (step,) = program.results, program.steps
+    assert result is not None and (result.shape, result.dtype) == ((4, 5), np.int32)
+    assert [value for _, kind, value in step.slots if kind == INPUT] == [0, 1]
+    numbers = [value.at for _, kind, value in step.slots if kind == MEMBER]
+    assert [(at, formula.inputs[at].dtype) for at in numbers] == [(2, DType.FLOAT16)]
 
 
 def test_a_letter_of_numbers_alone_has_their_type() -> None:
     kernel = ElementwiseKernel("T x, U a", "T z", "z = x + a")
     for number, dtype in ((int, DType.INT64), (float, DType.FLOAT64), (bool, DType.BOOL), (DType.INT8, DType.INT8)):
-        assert kernel._bind((array_of(np.float32), number), None).formula.inputs[1].dtype == dtype
+        program = kernel._plan((array_of(np.float32), number), (None,), None)
+        assert formula_of(program).inputs[1].dtype == dtype
 
 
 def test_types_and_shapes_that_do_not_fit_are_errors() -> None:
     kernel = ElementwiseKernel("T x, T y", "float32 z", "z = x + y")
     with pytest.raises(TypeError, match="y has dtype int32, must be float32, which T stands for"):
-        kernel._bind((array_of(np.float32), array_of(np.int32)), None)
+        kernel._plan((array_of(np.float32), array_of(np.int32)), (None,), None)
     with pytest.raises(TypeError, match="out has dtype int8, must be float32, which float32 stands for"):
-        kernel._bind((array_of(np.float32), array_of(np.float32)), array_of(np.int8))
+        kernel._plan((array_of(np.float32), array_of(np.float32)), (array_of(np.int8),), None)
     with pytest.raises(TypeError, match="x has dtype complex64, must be bool, integers or floats"):
-        kernel._bind((array_of(np.complex64), array_of(np.complex64)), None)
+        kernel._plan((array_of(np.complex64), array_of(np.complex64)), (None,), None)
     with pytest.raises(ValueError, match=r"shapes do not broadcast to one: x of \(4, 5\), y of \(4,\)"):
-        kernel._bind((array_of(np.float32), array_of(np.float32, (4,))), None)
+        kernel._plan((array_of(np.float32), array_of(np.float32, (4,))), (None,), None)
     with pytest.raises(ValueError, match=r"out has shape \(5,\), to which x of shape \(4, 5\) does not broadcast"):
-        kernel._bind((array_of(np.float32), array_of(np.float32)), array_of(np.float32, (5,)))
+        kernel._plan((array_of(np.float32), array_of(np.float32)), (array_of(np.float32, (5,)),), None)
     with pytest.raises(TypeError, match="U of z is decided by no array: pass out"):
-        ElementwiseKernel("T x", "U z", "z = x")._bind((array_of(np.float32),), None)
+        ElementwiseKernel("T x", "U z", "z = x")._plan((array_of(np.float32),), (None,), None)
     four = ElementwiseKernel("T a, T b, T c, T d", "T z", "z = a + b + c + d")
     with pytest.raises(ValueError, match="got 4 arrays, must be at most 3"):
-        four._bind((array_of(np.float32),) * 4, None)
+        four._plan((array_of(np.float32),) * 4, (None,), None)
 
 
 def test_host_arrays_and_wrong_counts_are_a_type_error(host_library: None) -> None:
@@ -123,7 +135,7 @@ def test_host_arrays_and_wrong_counts_are_a_type_error(host_library: None) -> No
 
 def test_without_cuda_core_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.core", None)
-    formula = ElementwiseKernel(*FUSED)._bind((array_of(np.float32),) * 2, None).formula
+    formula = formula_of(ElementwiseKernel(*FUSED)._plan((array_of(np.float32),) * 2, (None,), None))
     with pytest.raises(ImportError, match=r"needs cuda.core and NVRTC \(pip install 'pyflowk\[jit\]'\)"):
         _jit.compile_kernel(formula, "elementwise_contiguous", 4, "sm_90")
 
@@ -270,8 +282,7 @@ def no_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def compiled(
     kernel: ElementwiseKernel, *operands: Any, name: str = "elementwise_contiguous", pack_elements: int = 4
 ) -> Any:
-    formula = kernel._bind(operands, None).formula
-    return _jit.compile_kernel(formula, name, pack_elements, "sm_90")
+    return _jit.compile_kernel(formula_of(kernel._plan(operands, (None,), None)), name, pack_elements, "sm_90")
 
 
 @pytest.mark.usefixtures("nvrtc", "no_disk_cache")
