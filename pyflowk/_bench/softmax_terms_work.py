@@ -16,18 +16,16 @@ from typing import Any
 import numpy as np
 
 from .._native.abi import SoftmaxMask
+from .case_sets import Case, CaseSet, CaseSets
 from .measure import log_uniform
-from .softmax_work import TYPES, Case, SoftmaxWork
+from .softmax_work import TYPES, SoftmaxWork
 from .tensors import BYTES, Array, CaseError, Tensor, checked_kinds, extents_of
 
-SETS = {
-    "columns[:SEED[:COUNT]]": "128 to 131,072 columns, powers of 2 and drawn ones, each kind, f16 and f32",
-    "batch_invariant[:SEED[:COUNT]]": "the same columns, with the option and without",
-}
 RESULT_SETS: dict[str, str] = {}
 TERMS = ("lse", "sinks", "row_scale", "softcap")
 FORWARD_KINDS = (*TERMS, "all", "batch_invariant", "none")
 KINDS = (*FORWARD_KINDS, *(f"{kind}_backward" for kind in FORWARD_KINDS))
+INVARIANT_KINDS = ("none", "batch_invariant", "none_backward", "batch_invariant_backward")
 # The numbers of a row that a kind reads and writes, forward and backward.
 ROW_NUMBERS = {
     "lse": (1, 1), "sinks": (1, 3), "row_scale": (1, 1), "softcap": (0, 0), "all": (3, 5), "batch_invariant": (0, 0),
@@ -39,21 +37,30 @@ SOFTCAP = 5.0
 ROUNDING = 2.0**-24
 
 
-def cases_of(name: str) -> list[Case]:
-    """Keyword arguments of SoftmaxTermsWork; KeyError if there is no such set."""
-    name, *rest = name.split(":")
-    invariant = ("none", "batch_invariant", "none_backward", "batch_invariant_backward")
-    with_terms = [kind for kind in KINDS if kind not in invariant]
-    kinds: Sequence[str] = {"columns": with_terms, "batch_invariant": invariant}[name]
-    seed, count = (rest + ["0", "6"][len(rest) :])[:2]
-    generator = random.Random(int(seed))
-    columns = [*COLUMNS, *(log_uniform(generator, 128, 131072) for _ in range(int(count)))]
-    return [
-        {"kind": kind, "types": types, "shape": (1, 1, ELEMENTS // n, n)}
-        for types in ("f16", "f32")
-        for kind in kinds
-        for n in columns
-    ]
+def _cases(kinds: Sequence[str]) -> Callable[[int, int], list[Case]]:
+    def cases(seed: int = 0, count: int = 6) -> list[Case]:
+        generator = random.Random(seed)
+        columns = [*COLUMNS, *(log_uniform(generator, 128, 131072) for _ in range(count))]
+        return [
+            {"kind": kind, "types": types, "shape": (1, 1, ELEMENTS // n, n)}
+            for types in ("f16", "f32")
+            for kind in kinds
+            for n in columns
+        ]
+
+    return cases
+
+
+SETS = CaseSets(
+    columns=CaseSet(
+        "128 to 131,072 columns, powers of 2 and drawn ones, each kind, f16 and f32",
+        _cases([kind for kind in KINDS if kind not in INVARIANT_KINDS]),
+        "[:SEED[:COUNT]]",
+    ),
+    batch_invariant=CaseSet(
+        "the same columns, with the option and without", _cases(INVARIANT_KINDS), "[:SEED[:COUNT]]"
+    ),
+)
 
 
 def case_of_words(words: list[str]) -> Case:
