@@ -2,6 +2,7 @@
 // The plans of cross-entropy: how a row is cut, and the parameters.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "core/divide.h"
 #include "core/dtype.h"
@@ -11,7 +12,7 @@
 namespace flowk::cross_entropy {
 namespace {
 
-// The lanes of a row in a warp or a part of one, a power of 2, with up to `vectors` vectors each.
+// The fewest lanes, a power of 2, that hold a short row with up to `vectors` vectors each.
 int32_t lanes_of_short_row(int64_t row_vectors, int64_t vectors) {
   int32_t lanes = 1;
   while (lanes * vectors < row_vectors) lanes *= 2;
@@ -31,7 +32,7 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
     cut.threads_per_row = lanes_of_short_row(cut.row_vectors, short_batch);
     cut.vectors_per_thread = static_cast<int32_t>(ceil_div(cut.row_vectors, cut.threads_per_row));
   } else {
-    // The same number of vectors per thread, but in the last slice.
+    // Each thread has the same number of vectors, except in the last slice.
     const int64_t vectors = round_up(ceil_div(cut.row_vectors, cut.slices), slice_batch * warp_lanes);
     cut.threads_per_row = static_cast<int32_t>(vectors / slice_batch);
     cut.vectors_per_thread = slice_batch;
@@ -42,18 +43,16 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
 
 int64_t value_bytes(flowk_dtype dtype) { return dtype == FLOWK_FLOAT64 ? 8 : 4; }
 
-constexpr double log2_of_e = 1.4426950408889634;
-
 template <class A>
 LogitScale<A> logit_scale(const flowk_cross_entropy_options& options) {
   LogitScale<A> result;
   const double scale = std::fabs(options.scale);
   result.scale = static_cast<A>(scale);
   result.softcap = static_cast<A>(options.softcap);
-  result.exponent = static_cast<A>(sizeof(A) == 8 ? scale : scale * log2_of_e);
+  result.exponent = static_cast<A>(sizeof(A) == 8 ? scale : scale * std::numbers::log2e);
   if (options.softcap > 0) {
     result.inverse_softcap = static_cast<A>(1 / options.softcap);
-    result.capped_exponent = static_cast<A>(2 * scale / options.softcap * log2_of_e);
+    result.capped_exponent = static_cast<A>(2 * scale / options.softcap * std::numbers::log2e);
   }
   return result;
 }
@@ -69,7 +68,7 @@ RowResults make_results(const RowResults& pointers, const flowk_cross_entropy_op
   return results;
 }
 
-// `needs_all`: more than the loss and lse, or their gradients.
+// `needs_all`: the call has more than the loss and lse, or than their gradients.
 Logits make_logits(const CrossEntropyRequest& request, bool needs_all) {
   const flowk_cross_entropy_options& options = request.options;
   const int64_t element_bytes = dtype_info(request.dtype).element_bytes;

@@ -3,7 +3,6 @@
 // shared memory that results leave through.
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 
 #include "core/divide.h"
 #include "softmax/plan/softmax_mechanisms.h"
@@ -13,16 +12,10 @@
 namespace flowk::softmax {
 namespace {
 
-// Rows start at multiples of this number of columns in a vector.
-int64_t phase_step(const SoftmaxCall& call) {
-  const auto first =
-      static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
-  return std::gcd(std::gcd(first, call.request.columns), int64_t{call.vector_columns});
-}
-
 // The most vectors that contain a row.
 int64_t frame_vectors(const SoftmaxCall& call) {
-  return ceil_div(call.request.columns + call.vector_columns - phase_step(call), int64_t{call.vector_columns});
+  return ceil_div(call.request.columns + call.vector_columns - first_column_step(call, call.vector_columns),
+                  int64_t{call.vector_columns});
 }
 
 int32_t vectors_per_thread(const SoftmaxCall& call, int32_t lanes) {
@@ -35,20 +28,16 @@ bool has_near_lengths(const SoftmaxCall& call) {
   return memory.end - memory.first < int64_t{1} << 31;
 }
 
-// Bytes of shared memory, forward: what the warps of a row exchange, the results of a block's rows, which may start and
-// end inside a vector, and what the threads of each row share.
+// Bytes of shared memory, forward: what the warps of a row exchange; with the results of a block's rows, and what the
+// threads of each row share.
 int64_t exchanged_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   if (config.lanes_per_row <= warp_lanes) return 0;
   return framed_exchanges *
          exchange_step_bytes(partial_result_bytes(call.in_bytes), config.lanes_per_row / warp_lanes, 1);
 }
 
-int64_t result_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  return round_up(rows_per_block(config) * call.row_bytes + vector_bytes - call.in_bytes, vector_bytes);
-}
-
 int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  return exchanged_bytes(call, config) + result_bytes(call, config) + rows_per_block(config) * segment_row_bytes;
+  return exchanged_bytes(call, config) + segment_bytes(call, config) + rows_per_block(config) * segment_row_bytes;
 }
 
 }  // namespace
@@ -91,7 +80,7 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const Fr
 void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   const SoftmaxRequest& request = call.request;
   mechanism.vectors_per_thread = vectors_per_thread(call, plan->config.lanes_per_row);
-  mechanism.has_edges = phase_step(call) < call.vector_columns;
+  mechanism.has_edges = first_column_step(call, call.vector_columns) < call.vector_columns;
   mechanism.shares_ends = plan->config.lanes_per_row < warp_lanes && mechanism.has_edges;
   const auto clamp = [](int64_t n) {
     return static_cast<int32_t>(std::clamp(n, -max_framed_number, max_framed_number));
@@ -102,7 +91,8 @@ void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.starts_late = has_window || (request.lengths_bytes != 0 && request.lengths_from_right);
   if (request.backward) return;
   mechanism.results_offset_bytes = static_cast<int32_t>(exchanged_bytes(call, plan->config));
-  mechanism.rows_offset_bytes = mechanism.results_offset_bytes + static_cast<int32_t>(result_bytes(call, plan->config));
+  mechanism.rows_offset_bytes =
+      mechanism.results_offset_bytes + static_cast<int32_t>(segment_bytes(call, plan->config));
   plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));
 }
 

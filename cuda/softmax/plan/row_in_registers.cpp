@@ -50,7 +50,7 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
     if (misses_one || has_less_than(2, fill_of_2_vectors)) *vectors = 4;
   }
   if (call.request.backward) return;
-  // 4 that all threads have.
+  // With 4 vectors per thread, no thread lacks one.
   const bool fits_4 = held(4) == call.row_vectors && held(4) < held(8);
   if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
     *vectors = 4;
@@ -76,7 +76,7 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 bool reads_less(const SoftmaxCall& call) {
   if (call.row_vectors < warp_lanes) return false;
   if (call.request.backward) return call.has_interval;
-  if (call.request.batch_invariant) return false;  // which rows share a bias is no fact about a row
+  if (call.request.batch_invariant) return false;  // whether rows share a bias must not change a result
   if (call.mask != SoftmaxMask::bias || call.in_bytes != 2) return false;
   return std::any_of(call.rows.dims, call.rows.dims + call.rows.rank,
                      [](const SoftmaxRowDim& dim) { return dim.strides[softmax_bias_or_y] == 0; });
@@ -132,7 +132,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
-  // Threads hold more of a row with a softcap or a scale than its vectors: rather more blocks than more vectors.
+  // With a softcap or a scale per row, threads hold more than vectors: more blocks are better than more vectors.
   const int32_t few_vectors = call.request.backward ? 2 : 4;
   if (call.has_score_terms && call.mask != SoftmaxMask::bias && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {

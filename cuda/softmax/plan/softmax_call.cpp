@@ -20,7 +20,7 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::none;
   const bool has_dense = request.pointers[softmax_dense] != nullptr, has_score_terms = has_score_terms_of(request);
   if (request.pointers[softmax_bias_or_y] != nullptr || (has_score_terms && has_dense)) return SoftmaxMask::bias;
-  // Exponents from x are other numbers than those from scores; not all alignments have them.
+  // Exponents that are computed from x are rounded differently, and only rows of some alignments have such kernels.
   if (has_score_terms) return request.batch_invariant ? SoftmaxMask::bias : SoftmaxMask::scores;
   return has_dense ? SoftmaxMask::dense : SoftmaxMask::none;
 }

@@ -19,13 +19,13 @@ struct SoftmaxCall {
   int32_t in_bytes;        // per element of x
   int32_t vector_columns;  // of x
   int64_t row_vectors;     // columns / vector_columns
-  int64_t expected_rows;   // of the choice: rows.num_rows, or many if the call is batch-invariant
+  int64_t expected_rows;   // that the choice assumes: rows.num_rows, or many if the call is batch-invariant
   int64_t row_bytes;       // of x
   int32_t num_inputs;      // that a thread holds: 2 backward and with a bias
   bool has_dense;
   bool has_interval;        // lengths, causal or window
   bool is_plain;            // forward, without any mask or bias
-  bool is_one_type;         // x and out, of at most 4 bytes
+  bool is_one_type;         // x and out have one type, of at most 4 bytes
   bool vectors_agree;       // the columns of one vector of x are whole aligned units of out, and of y, in every row
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
@@ -34,8 +34,8 @@ struct SoftmaxCall {
   bool is_power_of_2;       // a row is 2^n whole vectors
   bool has_score_terms;     // a softcap or a scale per row
   bool has_row_values;      // these, a log-sum-exp, sinks, or the gradient of one
-  // Does any mechanism compute its results right? Its scale is usual, see min_float32_scale, and there is no logarithm
-  // beside sinks.
+  // Does every mechanism compute the right results? The scale is then usual, see min_float32_scale, and a log_softmax
+  // has no sinks.
   bool any_mechanism_is_right;
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <numbers>
 #include <utility>
 
 #include "core/divide.h"
@@ -36,10 +37,8 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
 }
 
 void fill_rows(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxParams* params) {
-  SoftmaxRows& rows = params->rows = config.kernel() == SoftmaxKernel::staged_rows ? call.output_rows : call.rows;
-  rows.is_wide = rows.num_rows >= int64_t{1} << 31;
-  for (int d = 0; d < rows.rank && !rows.is_wide; ++d)
-    rows.dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
+  params->rows = config.kernel() == SoftmaxKernel::staged_rows ? call.output_rows : call.rows;
+  set_dividers(&params->rows);
   params->columns = static_cast<int32_t>(call.request.columns);
 }
 
@@ -68,9 +67,8 @@ void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
     params->negates_x = request.scale < 0;
     params->scale = std::fabs(request.scale);
   }
-  constexpr double log2_e = 1.4426950408889634;
   params->scale32 = static_cast<float>(params->scale);
-  params->scale32_base_2 = static_cast<float>(params->scale * log2_e);
+  params->scale32_base_2 = static_cast<float>(params->scale * std::numbers::log2e);
 }
 
 // Bytes of shared memory per block that leave a multiprocessor room for `blocks` blocks.

@@ -20,7 +20,8 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   return has_costly_edges || shares_dense(call) ? staged_edge_columns : INT64_MAX;
 }
 
-// Rows that have tails, or that would leave one vector in ten of their threads empty in registers.
+// Is staged_rows faster than row_in_registers? It is for rows with tails, and for rows that leave many vectors of their
+// threads empty.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   if (call.request.columns > max_staged_row_columns(call)) return false;
   const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
@@ -31,9 +32,10 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return !has_scaled_scores(call.mask) && has_less_than(staged_fill);
 }
 
-// Is framed_rows the fastest for rows under an interval? Forward it is if the others are staged_rows or take columns
-// outside whole vectors one by one, and float32 rows fill its threads' vectors. Backward it is if the others are
-// staged_rows, for short rows, and for rows that fill more of its threads' vectors than of those of row_in_registers.
+// Is framed_rows the fastest for rows under an interval? float32 rows must fill most vectors of its threads. Forward it
+// is then for rows with tails, and with 16 bits for rows that staged_rows would take. Backward it is for rows that
+// staged_rows would take, for short rows, and if its threads hold fewer vectors than the threads of
+// row_in_registers.
 bool prefers_framed_rows(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
   const bool is_backward = call.request.backward;
   if (call.row_vectors < (is_backward ? framed_min_row_vectors : framed_softmax_min_row_vectors)) return false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "core/divide.h"
 #include "softmax/plan/softmax_tuning.h"
@@ -65,6 +66,12 @@ bool is_one_run(const SoftmaxCall& call) {
   return is_run(softmax_x) && is_run(softmax_out) && (!call.request.backward || is_run(softmax_bias_or_y));
 }
 
+int64_t first_column_step(const SoftmaxCall& call, int64_t unit_columns) {
+  const auto first =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
+  return std::gcd(std::gcd(first, call.request.columns), unit_columns);
+}
+
 int32_t rows_per_block(const SoftmaxConfig& config) {
   const int32_t rows_per_thread = std::visit(
       [](const auto& mechanism) {
@@ -73,6 +80,10 @@ int32_t rows_per_block(const SoftmaxConfig& config) {
       },
       config.mechanism);
   return config.block_threads / config.lanes_per_row * rows_per_thread;
+}
+
+int64_t segment_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(rows_per_block(config) * call.row_bytes + vector_bytes - call.in_bytes, vector_bytes);
 }
 
 int32_t exchange_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {

@@ -15,7 +15,7 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
   if (call.request.backward)
     return call.is_power_of_2 ? find(backward_16_bit, backward_32_bit)
                               : find(backward_16_bit_any_length, backward_32_bit_any_length);
-  // Threads hold scores in float32, also of 16 bits: 4 vectors per thread are enough for all types.
+  // Threads hold the scores of all types in float32: 4 vectors per thread are enough.
   if (call.mask == SoftmaxMask::scores && call.in_bytes <= 4)
     return call.is_power_of_2 ? find(bias_16_bit, bias_16_bit) : find(bias_16_bit_any_length, bias_16_bit_any_length);
   if (has_scaled_scores(call.mask)) {

@@ -18,7 +18,7 @@ struct SoftmaxTuningRow {
   int32_t persistent_blocks = 0;  // persistent_rows, if it fits: blocks per cluster; 0: not used
 };
 
-// See enough_of_4_vectors(); rows with tails and others.
+// See enough_of_4_vectors(): the percentage by the kind of mask, for rows with and without tails.
 struct SoftmaxFillRow {
   int64_t max_lanes;  // that hold a row in 4 vectors each
   int32_t plain;
@@ -29,7 +29,7 @@ struct SoftmaxFillRow {
   int32_t bias_tails;
 };
 
-// Bytes of mask and bias per L2 tile, see split_into_l2_tiles().
+// Bytes of mask and bias per L2 tile, see tile_rows().
 struct SoftmaxL2TileRow {
   int64_t max_columns;
   int64_t l2_tile_bytes;

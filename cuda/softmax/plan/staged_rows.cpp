@@ -2,7 +2,6 @@
 // staged_rows: chooses the threads per row and the rows per block, and lays out the block's shared memory.
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 
 #include "core/divide.h"
 #include "softmax/plan/softmax_mechanisms.h"
@@ -14,12 +13,7 @@ namespace {
 // Up to max_staged_columns columns one thread has whole rows, by single columns.
 bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_staged_columns; }
 
-// The row starts a multiple of this many columns into its first unit.
-int64_t offset_step(const SoftmaxCall& call) {
-  const auto first =
-      static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;
-  return std::gcd(std::gcd(first, call.request.columns), int64_t{staged_unit_columns});
-}
+int64_t offset_step(const SoftmaxCall& call) { return first_column_step(call, staged_unit_columns); }
 
 // Units per thread of a row; 0: there is no such kernel.
 int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
@@ -56,14 +50,9 @@ int64_t mask_runs(const SoftmaxCall& call, int64_t block_rows) {
   return std::min(ceil_div(block_rows - 1, run_dim(call).extent) + 1, call.output_rows.num_rows);
 }
 
-// Bytes of shared memory for a block's rows of x. They may start and end inside a vector.
-int64_t row_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  return round_up(rows_per_block(config) * call.row_bytes + vector_bytes - call.in_bytes, vector_bytes);
-}
-
-// And for the rows of y, or of the mask.
+// Bytes of shared memory for a block's rows of y, or of the mask.
 int64_t second_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
-  if (call.request.backward) return row_bytes(call, config);
+  if (call.request.backward) return segment_bytes(call, config);
   if (!has_mask(call)) return 0;
   // Each run of the mask starts and ends inside a vector.
   const int64_t rows = rows_per_block(config), row_stride = run_dim(call).strides[mask_operand(call)];
@@ -72,7 +61,7 @@ int64_t second_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return round_up(bytes, vector_bytes) + mask_table_bytes + vector_bytes;
 }
 
-// Is it worth its instructions to read the unmasked columns of each row alone?
+// Is it worth its instructions to copy only the unmasked columns of each row?
 bool copies_rows(const SoftmaxCall& call) {
   if (!call.has_interval || has_single_columns(call)) return false;
   const bool is_16_bit_forward = call.in_bytes == 2 && !call.request.backward;
@@ -149,7 +138,7 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows
   const int32_t max_rows = has_single_columns(call) ? max_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > max_rows) return false;
   return config.lanes_per_row <= max_staged_lanes && mask_fits(call, config) &&
-         row_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes <=
+         segment_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes <=
              call.device.shared_bytes_per_block;
 }
 
@@ -163,7 +152,7 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
   mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
   mechanism.copies_rows = copies_rows(call);
-  mechanism.second_offset_bytes = static_cast<int32_t>(row_bytes(call, plan->config));
+  mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
   mechanism.barrier_offset_bytes =
       mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));
   plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;

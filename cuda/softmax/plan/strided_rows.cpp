@@ -70,11 +70,9 @@ void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   if (width > 1) {
     SoftmaxRowDim& inner = rows.dims[0];
     rows.num_rows /= width;
-    rows.is_wide = rows.num_rows >= int64_t{1} << 31;
     inner.extent /= width;
     for (int64_t& stride : inner.strides) stride *= width;
-    for (int d = 0; d < rows.rank && !rows.is_wide; ++d)
-      rows.dims[d].divider = Divider(static_cast<uint32_t>(rows.dims[d].extent));
+    set_dividers(&rows);
   }
   const int64_t* const strides = call.request.column_strides;
   mechanism.column_strides[0] = strides[softmax_x];

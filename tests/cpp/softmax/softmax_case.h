@@ -275,8 +275,7 @@ class CaseRun {
   }
 
   bool keeps(int64_t r, int64_t j) const {
-    const int64_t row = r % row_.rows, head = r / row_.rows % row_.heads, batch = r / row_.rows / row_.heads;
-    (void)head;
+    const int64_t row = r % row_.rows, batch = r / row_.rows / row_.heads;
     if (row_.mask && dense_.get((batch * row_.rows + row) * row_.columns + j) != 0) return false;
     if (!row_.lengths.empty()) {
       const double length = lengths_.get(r);

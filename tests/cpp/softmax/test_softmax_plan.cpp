@@ -220,15 +220,18 @@ TEST(staged_rows_lie_in_units) {
     }
 }
 
+// Of causal rows, with the diagonal at their first column.
+SoftmaxPlan causal_plan_of(flowk_dtype dtype, int64_t columns, bool backward) {
+  SoftmaxRequest request = request_of(dtype, 1 << 16, columns, false, backward);
+  request.has_diagonal = true;
+  request.diagonal_begin = -(int64_t{1} << 61);
+  request.diagonal_end = 1;
+  return plan_of(request, h200);
+}
+
 // 257 float16 start anywhere in a vector: at most 34 vectors contain them.
 TEST(gradients_under_an_interval_lie_in_frames) {
-  const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) {
-    SoftmaxRequest request = request_of(dtype, 1 << 16, columns, false, true);
-    request.has_diagonal = true;
-    request.diagonal_begin = -(int64_t{1} << 61);
-    request.diagonal_end = 1;
-    return plan_of(request, h200);
-  };
+  const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) { return causal_plan_of(dtype, columns, true); };
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 257);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
@@ -246,13 +249,7 @@ TEST(gradients_under_an_interval_lie_in_frames) {
 
 // 333 float16 are in at most 43 vectors, 577 float32 in 145.
 TEST(rows_with_tails_under_an_interval_lie_in_frames) {
-  const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) {
-    SoftmaxRequest request = request_of(dtype, 1 << 16, columns);
-    request.has_diagonal = true;
-    request.diagonal_begin = -(int64_t{1} << 61);
-    request.diagonal_end = 1;
-    return plan_of(request, h200);
-  };
+  const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) { return causal_plan_of(dtype, columns, false); };
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 333);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
