@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The elementwise operations that have a derivative, as formulas in jax.numpy: they say what the derivative is."""
+"""The derivatives of the elementwise operations: an operation of flowk (GRADIENTS), or what jax.numpy's derivative of a
+formula is (FORMULAS)."""
 
 from __future__ import annotations
 
@@ -14,10 +15,6 @@ from jax.scipy.special import erf
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 
 Op = UnaryOp | BinaryOp | TernaryOp
-
-
-def _elu(x: Any, a: float) -> Any:
-    return jnp.where(x > 0, x, a * jnp.expm1(jnp.where(x > 0, 0, x)))
 
 
 # The slopes of gelu and silu are 0 or 1 outside the ranges that x is held in, so that no infinity is multiplied by 0.
@@ -76,19 +73,16 @@ def _atan2_jvp(primals: Any, tangents: Any) -> Any:
 # The operations that jax.numpy has under the same name.
 _SAME_NAMES = (
     *("ABS", "SQUARE", "SQRT", "EXP", "LOG", "EXP2", "EXPM1", "LOG1P", "LOG2", "LOG10", "SIN", "COS", "TAN"),
-    *("ASIN", "ACOS", "ATAN", "SINH", "COSH", "TANH", "ASINH", "ACOSH", "ATANH"),
+    *("ASIN", "ACOS", "ATAN", "SINH", "COSH", "ASINH", "ACOSH", "ATANH"),
 )
-# From the operands and the operation's parameters. The derivative of an operation that is not here is 0.
+# Functions of the operands and the operation's parameters. An operation that is neither here, nor in GRADIENTS
+# or CONSTANT, has no derivative.
 FORMULAS: dict[Op, Callable[..., Any]] = {
     **{UnaryOp[name]: getattr(jnp, name.lower()) for name in _SAME_NAMES},
     UnaryOp.COPY: lambda x: x,
     UnaryOp.NEGATIVE: jnp.negative,
     UnaryOp.RSQRT: jax.lax.rsqrt,
     UnaryOp.RECIPROCAL: lambda x: 1 / x,
-    UnaryOp.SIGMOID: jax.nn.sigmoid,
-    UnaryOp.LEAKY_RELU: lambda x, slope: jnp.where(x > 0, x, slope * x),
-    UnaryOp.ELU: _elu,
-    UnaryOp.SOFTPLUS: lambda x: _logaddexp(x, jnp.zeros_like(x)),
     UnaryOp.CLIP: lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
     UnaryOp.SCALE: lambda x, a, b: a * x + b,
     UnaryOp.ERF: jax.lax.erf,
@@ -121,18 +115,10 @@ FORMULAS: dict[Op, Callable[..., Any]] = {
     TernaryOp.ELU_BACKWARD: lambda dy, x, alpha: jnp.where(x > 0, dy, alpha * dy * jnp.exp(jnp.where(x > 0, 0, x))),
 }
 
-# The operations that have an operation as their derivative. Its operands: the tangent, in which it is linear; x, or the
-# result (OF_RESULT); the parameter, if there is one.
+# The operations with an operation NAME_BACKWARD, which is their derivative. Its operands: the tangent, in which it is
+# linear; x, or the result (OF_RESULT); the parameter, if there is one.
 GRADIENTS: dict[Op, BinaryOp | TernaryOp] = {
-    UnaryOp.RELU: BinaryOp.RELU_BACKWARD,
-    UnaryOp.GELU: BinaryOp.GELU_BACKWARD,
-    UnaryOp.GELU_TANH: BinaryOp.GELU_TANH_BACKWARD,
-    UnaryOp.SILU: BinaryOp.SILU_BACKWARD,
-    UnaryOp.SIGMOID: BinaryOp.SIGMOID_BACKWARD,
-    UnaryOp.TANH: BinaryOp.TANH_BACKWARD,
-    UnaryOp.SOFTPLUS: BinaryOp.SOFTPLUS_BACKWARD,
-    UnaryOp.LEAKY_RELU: TernaryOp.LEAKY_RELU_BACKWARD,
-    UnaryOp.ELU: TernaryOp.ELU_BACKWARD,
+    UnaryOp[op.name.removesuffix("_BACKWARD")]: op for op in (*BinaryOp, *TernaryOp) if op.name.endswith("_BACKWARD")
 }
 OF_RESULT = frozenset({UnaryOp.SIGMOID, UnaryOp.TANH})
 # The derivative of these operations is 0 wherever it exists.

@@ -20,7 +20,7 @@ __all__ = ["moveaxis", "permute_many", "positive", "swapaxes", "transpose"]
 def transpose(
     x: ArrayLike, axes: Iterable[int] | None = None, *, dtype: DTypeLike | None = None, scale: float = 1.0
 ) -> jax.Array:
-    """`permute`, which reverses the dimensions where it is given no axes: as `pyflowk.transpose`."""
+    """`permute`; without axes the dimensions are reversed: as `pyflowk.transpose`."""
     x = array(x, "x")
     return permute(x, range(x.ndim)[::-1] if axes is None else axes, dtype=dtype, scale=scale)
 
