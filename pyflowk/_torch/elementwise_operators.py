@@ -131,7 +131,7 @@ def _kind(code: DType, has_no_dimensions: bool) -> DType | ZeroDim:
 
 
 def _empty(resolution: Resolution, operands: Sequence[Tensor]) -> Tensor:
-    """An empty result. The order of its dimensions in memory is that of the operands."""
+    """An empty result. Its dimensions have the operands' order in memory."""
     placed = [one for one in operands if one.dim() or one.device.type != "cpu"] or list(operands)
     shape = torch.broadcast_shapes(*(one.shape for one in operands))
     strides = _strides_of_result(*(one.expand(shape) for one in placed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls on torch's tensors need an operator of torch's dispatcher, and not a plain call on their memory.
+"""Which calls on torch's tensors need an operator of torch's dispatcher, and which run on their memory: plain calls.
 
 Python asks the functions below, the fast path asks GATES. A plain call marks each tensor that it has written by
 `mark_written(out)`.
@@ -9,9 +9,10 @@ All gates of a call with one tensor take about 0.2 us.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from . import autocast
 _is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
 is_whole = True
-"""False if this PyTorch lacks one of the private functions below. Then every call is one of an operator."""
+"""False if this PyTorch lacks one of the private functions below. Then every call is an operator's."""
 
 
 def private(module: str, name: str) -> Any:
@@ -58,7 +59,7 @@ current_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None) o
     lambda device: torch.cuda.current_stream(device).cuda_stream
 )
 """The handle of the current stream of a GPU, in a tenth of the time of torch.cuda.current_stream()."""
-# What cannot be known is taken to be so: the way through it is right for all calls.
+# If PyTorch cannot tell, transforms are taken to be active: that path is right for all calls.
 has_transforms = _has_transforms if hasattr(torch._C, "_are_functorch_transforms_active") else lambda: True
 
 
@@ -70,7 +71,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class _InKernel(threading.local):
-    """Whether this thread is inside an operator's kernel, where every call is one on the tensors' memory."""
+    """Whether this thread is inside an operator's kernel. There every call runs on the tensors' memory."""
 
     now = False
 
@@ -78,17 +79,14 @@ class _InKernel(threading.local):
 in_kernel = _InKernel()
 
 
-def below_all(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, in which calls are on the tensors' memory: torch has seen them."""
-
-    def call(*arguments: Any) -> Any:
-        outer, in_kernel.now = in_kernel.now, True
-        try:
-            return function(*arguments)
-        finally:
-            in_kernel.now = outer
-
-    return call
+@contextlib.contextmanager
+def below_all() -> Iterator[None]:
+    """A block, or with @below_all() a function, in which calls run on the tensors' memory: torch has seen them."""
+    outer, in_kernel.now = in_kernel.now, True
+    try:
+        yield
+    finally:
+        in_kernel.now = outer
 
 
 def is_watched() -> bool:

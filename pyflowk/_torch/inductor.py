@@ -41,7 +41,7 @@ def _lower(operator: Any, lowering: Any) -> None:
     class DirectCall(fallback_kernel):  # type: ignore[misc]
         def set_python_kernel_name(self, python_kernel_name: str | None) -> None:
             super().set_python_kernel_name(python_kernel_name)
-            if not getattr(V.graph, "cpp_wrapper", True):  # whose code has no function of Python
+            if not getattr(V.graph, "cpp_wrapper", True):  # C++ code calls no function of Python
                 self.python_kernel_name += ".direct"
 
     def lower(*arguments: Any, **options: Any) -> Any:

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
             result = _result(request, outs)
     if out is None:
         return result
-    if isinstance(result, tuple):  # of several results, of which only the first can be given here
+    if isinstance(result, tuple):  # `out` is the first one; _result() refuses the others
         return (_write(result[0], out, tensors, operation.out_names[0]), *result[1:])
     return _write(result, out, tensors, operation.out_names[0])
 
@@ -56,7 +55,7 @@ def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
         if operation.operator == "prelu_backward_workspace_bytes":
             raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
-    with torch.no_grad(), _below_all():
+    with torch.no_grad(), gate.below_all():
         plain = tuple(map(_without_subclass, inputs, operation.names))
         outs = tuple(map(_without_subclass, outs, operation.out_names))
         bound = bind(Request(operation, plain, options, values), outs, None)
@@ -77,16 +76,6 @@ def _without_subclass(x: Any, name: str) -> Any:
         return x.as_subclass(Tensor)
 
 
-@contextlib.contextmanager
-def _below_all() -> Iterator[None]:
-    """A block in which calls are on the tensors' memory, below all that intercepts but autograd."""
-    outer, gate.in_kernel.now = gate.in_kernel.now, True
-    try:
-        yield
-    finally:
-        gate.in_kernel.now = outer
-
-
 def _write(result: Tensor, out: Tensor, tensors: Sequence[Tensor], name: str) -> Tensor:
     """Copies into out, which torch sees too."""
     if torch.is_grad_enabled() and any(one.requires_grad for one in (*tensors, out)):
@@ -103,8 +92,8 @@ def by_cached_operator(
     request: Request, inputs: tuple[Any, ...], numbers: dict[str, int]
 ) -> tuple[Any, tuple[Any, ...] | bool | None]:
     """The result of a call on these inputs of a public function, and the operator's call for calls.c: None if the call
-    is more than that, False if this cannot be told. The arrays are plain tensors; `numbers` are the indices of the
-    inputs whose values no plan depends on, by their names."""
+    is more than that, False if this cannot be told. The arrays are plain tensors. `numbers` has, by their names, the
+    indices of the inputs that are numbers of which a plan needs only the type."""
     calls = []
 
     def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any] = {}) -> Tensor:  # noqa: B006

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers operators of torch.ops.flowk: kernels, shapes without data, and their rules under torch's transforms.
 
-Each operator has one torch.autograd.Function, whose forward() is the cached call of calls.c. If autograd alone watches,
+Each operator has one torch.autograd.Function. Its forward() is the cached call of calls.c. If autograd alone watches,
 calls.c applies it to the arguments of a public function, without the dispatcher. The dispatcher enters it by two keys:
 Autograd, for tensors that require grad and dual tensors, and FuncTorchDynamicLayerFrontMode, for the transforms of
 torch.func, which know what to do with such a Function but not with an operator's Autograd kernel.
@@ -194,7 +194,7 @@ def register(
 
     Function.__name__ = Function.__qualname__ = name
 
-    in_memory, miss = gate.below_all(path.call_and_register), gate.below_all(path.miss)
+    in_memory, miss = gate.below_all()(path.call_and_register), gate.below_all()(path.miss)
 
     def below(*arguments: Any) -> Any:
         """A call that the fast path does not take. It runs in Python; the dispatcher takes what it alone knows, such as

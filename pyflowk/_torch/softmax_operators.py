@@ -30,35 +30,29 @@ def register_all() -> None:
     register_operator("log_softmax", _empty_softmax, _Softmax(log=True))
     register_operator("masked_softmax", _empty_softmax, _MaskedSoftmax())
     register_operator(
-        *("masked_softmax", _empty_with_lse, _WithLse(), "(Tensor, Tensor)"),
+        *("masked_softmax", _empty_with_numbers, _WithLse(), "(Tensor, Tensor)"),
         suffix="_with_lse",
         fixed={"return_lse": True},
     )
     register_operator("masked_softmax_backward", _empty_backward, _Backward())
     register_operator(
-        *("masked_softmax_backward", _empty_with_dsinks, _Backward(), "(Tensor, Tensor)"),
+        *("masked_softmax_backward", _empty_with_numbers, _Backward(), "(Tensor, Tensor)"),
         suffix="_with_dsinks",
         fixed={"return_dsinks": True},
     )
 
 
 def _empty_softmax(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-    return _empty((x,), any(one is not None for one in others) or _is_masked(**options), dtype)
+    return _empty((x,), _is_masked(others, options), dtype)
 
 
 def _empty_backward(dy: Tensor, y: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-    return _empty((dy, y), any(one is not None for one in others) or _is_masked(**options), dtype)
+    return _empty((dy, y), _is_masked(others, options), dtype)
 
 
-def _is_masked(
-    causal: bool = False,
-    window: int | None = None,
-    softcap: float = 0.0,
-    batch_invariant: bool = False,
-    **options: Any,
-) -> bool:
-    is_given = any(options.get(name) is not None for name in MEMBERS)
-    return causal or window is not None or softcap != 0 or batch_invariant or is_given
+def _is_masked(others: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    given = (*others, *(options.get(name) for name in (*MEMBERS, "window")))
+    return any(one is not None for one in given) or any(map(options.get, ("causal", "softcap", "batch_invariant")))
 
 
 def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | None) -> Tensor:
@@ -73,14 +67,11 @@ def _empty(arrays: tuple[Tensor, ...], is_masked: bool, dtype: torch.dtype | Non
     return in_memory.permute([order.index(d) for d in range(x.dim())])
 
 
-def _empty_with_lse(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=row_type(x.dtype))
-
-
-def _empty_with_dsinks(
-    dy: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any
+def _empty_with_numbers(
+    x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    return _empty_with_lse(dy, dtype=dtype)
+    """The result, and a number per row: lse or dsinks."""
+    return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=row_type(x.dtype))
 
 
 def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:
@@ -183,7 +174,7 @@ class _MaskedSoftmax(Rules):
         return moved.to(y.dtype)
 
     def _moved(self, ctx: Any, tangents: tuple[Tensor | None, ...]) -> tuple[Tensor | None, Tensor | None]:
-        """The tangent of z, and that of lse by the sinks, with a last dimension of 1."""
+        """The tangent of z, and the part of lse's tangent that comes from the sinks, with a last dimension of 1."""
         (x, sinks, row_scale), options = ctx.saved_tensors[2:5], ctx.options
         given = dict(zip(self.names, tangents))
         slope = _slope(x, row_scale, options)

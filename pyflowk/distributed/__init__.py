@@ -65,19 +65,19 @@ def empty(
         rank of a group with the fused transport.
     """
     group = _group_or_default(group)
-    wanted, element = _checked_shape(shape), dtype or torch.get_default_dtype()
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if place.type == "cuda" and place.index is None:
-        place = torch.device("cuda", torch.cuda.current_device())
-    if _transports.transport_of(group, place).name != "fused":
-        _check_extents(wanted, group.rank())
-        return torch.empty(wanted, dtype=element, device=place)
-    num_bytes = math.prod(wanted) * element.itemsize
-    told = _transports.told_by_all((wanted, num_bytes), group)
-    for rank, (shape_of_rank, _) in enumerate(told):
-        _check_extents(shape_of_rank, rank)
-    memory = _transports.symmetric_empty(max(size for _, size in told), group, place)
-    return memory[:num_bytes].view(element).view(wanted)
+    extents, dtype = _checked_shape(shape), dtype or torch.get_default_dtype()
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    if _transports.transport_of(group, device).name != "fused":
+        _check_extents(extents, group.rank())
+        return torch.empty(extents, dtype=dtype, device=device)
+    num_bytes = math.prod(extents) * dtype.itemsize
+    gathered = _transports.gather_from_all((extents, num_bytes), group)
+    for rank, (extents_of_rank, _) in enumerate(gathered):
+        _check_extents(extents_of_rank, rank)
+    memory = _transports.symmetric_empty(max(size for _, size in gathered), group, device)
+    return memory[:num_bytes].view(dtype).view(extents)
 
 
 def _checked_shape(shape: Iterable[int]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from .._arguments import number, shown
 from .._operators.permute_many_plan import bind_many
 from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_integer, chunks_of, with_extent
-from .transports import Exchange, describe_out, told_by_all
+from .transports import Exchange, describe_out, gather_from_all
 
 
 class _Arguments(NamedTuple):
@@ -61,18 +61,16 @@ def agreed(
     try:
         extent = None if extent is None else checked_integer(extent, "extent")
         arguments = _checked(x, axes, src_dim, dst_dim, dtype, scale, out, group)
-    except (TypeError, ValueError) as own:
-        error = own
+    except (TypeError, ValueError) as caught:
+        error = caught
     if extent is None:
-        told = told_by_all(arguments._replace(error=str(error or "")), group)
-        error = error or _disagreement(told)
-        extent = sum(one.shape[one.src_dim] for one in told) if error is None else 0
+        gathered = gather_from_all(arguments._replace(error=str(error or "")), group)
+        error = error or _disagreement(gathered)
+        extent = sum(one.shape[one.src_dim] for one in gathered) if error is None else 0
     if error is not None:
         raise error
-    layout = ShardLayout(
-        with_extent(arguments.shape, arguments.src_dim, extent),
-        *(arguments.axes, arguments.src_dim, arguments.dst_dim, num_ranks),
-    )
+    shape = with_extent(arguments.shape, arguments.src_dim, extent)
+    layout = ShardLayout(shape, arguments.axes, arguments.src_dim, arguments.dst_dim, num_ranks)
     if tuple(x.shape) != layout.src_shape(rank):
         shapes = f"{tuple(x.shape)} on rank {rank}, must be {layout.src_shape(rank)}"
         raise ValueError(f"x has shape {shapes}, torch.chunk's part of extent = {extent}")
@@ -131,13 +129,13 @@ def _check_out(out: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> None:
             raise ValueError(f"out has {what} {value}, must be {must}")
 
 
-def _disagreement(told: list[_Arguments]) -> Exception | None:
+def _disagreement(gathered: list[_Arguments]) -> Exception | None:
     """The exception that every rank raises, or None if all agree."""
-    for rank, one in enumerate(told):
+    for rank, one in enumerate(gathered):
         if one.error:
             return ValueError(f"rank {rank}: {one.error}")
-    first = told[0]
-    for rank, one in enumerate(told):
+    first = gathered[0]
+    for rank, one in enumerate(gathered):
         for field in ("axes", "src_dim", "dst_dim", "types", "device", "scale", "out"):
             if getattr(one, field) != getattr(first, field):
                 return ValueError(
@@ -148,14 +146,13 @@ def _disagreement(told: list[_Arguments]) -> Exception | None:
             return ValueError(
                 f"x has shape {first.shape} on rank 0 and {one.shape} on rank {rank}, must agree but for src_dim"
             )
-    extents = [one.shape[one.src_dim] for one in told]
-    wanted = [chunk.length for chunk in chunks_of(sum(extents), len(told))]
-    if extents != wanted:
-        return ValueError(f"x has extents {extents} along src_dim, must be torch.chunk's {wanted}")
-    layout = ShardLayout(
-        *(with_extent(first.shape, first.src_dim, sum(extents)), first.axes, first.src_dim, first.dst_dim, len(told)),
-    )
-    for rank, one in enumerate(told):
+    extents = [one.shape[one.src_dim] for one in gathered]
+    expected = [chunk.length for chunk in chunks_of(sum(extents), len(gathered))]
+    if extents != expected:
+        return ValueError(f"x has extents {extents} along src_dim, must be torch.chunk's {expected}")
+    shape = with_extent(first.shape, first.src_dim, sum(extents))
+    layout = ShardLayout(shape, first.axes, first.src_dim, first.dst_dim, len(gathered))
+    for rank, one in enumerate(gathered):
         if one.out_shape not in (None, layout.dst_shape(rank)):
             return ValueError(f"out has shape {one.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
     return None

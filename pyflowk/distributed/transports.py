@@ -41,11 +41,11 @@ class Exchange(NamedTuple):
     scale: float
 
 
-def told_by_all(value: T, group: dist.ProcessGroup) -> list[T]:
+def gather_from_all(value: T, group: dist.ProcessGroup) -> list[T]:
     """Every rank's `value`. Collective."""
-    told = [value] * group.size()
-    dist.all_gather_object(told, value, group)
-    return told
+    values = [value] * group.size()
+    dist.all_gather_object(values, value, group)
+    return values
 
 
 # ---- the choice -----------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class Transport(NamedTuple):
 
 
 class _GroupState:
-    """What is known of a process group, for as long as it lives; by the type of device, and by the device."""
+    """What is known of a process group, as long as it lives: transports by type of device, workspaces by device."""
 
     def __init__(self) -> None:
         self.transports: dict[str, Transport] = {}
@@ -79,8 +79,8 @@ def _find_transport(group: dist.ProcessGroup, device: torch.device) -> Transport
     """The fused transport, unless a rank objects; the first objection is the reason on every rank."""
     if device.type != "cuda":
         return Transport("staged", f"tensors are on {device.type}")
-    places = told_by_all((socket.gethostname(), device.index), group)
-    objection = next(filter(None, told_by_all(_objection(places, device.index), group)), None)
+    places = gather_from_all((socket.gethostname(), device.index), group)
+    objection = next(filter(None, gather_from_all(_objection(places, device.index), group)), None)
     return (
         Transport("staged", objection)
         if objection
@@ -178,7 +178,7 @@ class FusedCall:
         self._device = x.device.index
         self._timeout_ms = _timeout_ms(exchange.group, x.device)
         src_chunk, joined = layout.src_chunks()[rank], layout.joined_dim
-        # Not `target`, whose memory is given back when the caller drops it: symmetric_empty() then drops this call.
+        # Not `target`: the caller may drop it, which gives its memory back; _forget() then drops this call.
         self._peers = []
         pairs = []
         for peer, chunk in _others_first(layout.dst_chunks(), rank):
@@ -221,29 +221,30 @@ def run_fused(exchange: Exchange, x: torch.Tensor, out: torch.Tensor) -> None:
 def run_staged(exchange: Exchange, x: torch.Tensor, out: torch.Tensor, max_pieces: int = _MAX_PIECES) -> None:
     layout, rank = exchange.layout, exchange.rank
     joined = layout.joined_dim
-    # The part for every peer, and the place of the part from it; both in the order of the result's dimensions.
+    # For every peer: the part of x that it gets, and the part of `out` that it sends. Both have the result's order of
+    # dimensions.
     parts = [x.narrow(layout.cut_dim, *chunk).permute(layout.axes) for chunk in layout.dst_chunks()]
     places = [out.narrow(joined, *chunk) for chunk in layout.src_chunks()]
     same_order = tuple(range(len(layout.axes)))
     moving: list[tuple[dist.Work, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]] = []
     num_pieces, dim = _pieces(layout, exchange.dtype.itemsize, max_pieces)
     for piece in range(num_pieces):
-        # Nothing of this rank's own part.
+        # This rank's own part is not sent.
         bounds = [(0, 0) if peer == rank else (piece, piece + 1) for peer in range(layout.num_ranks)]
-        sent, wanted = (
+        sent, targets = (
             [_pieces_of(whole, dim, *bound, num_pieces) for whole, bound in zip(wholes, bounds)]
             for wholes in (parts, places)
         )
         packed, packed_parts, send_bytes = _contiguous(sent, exchange.dtype, x)
-        received, received_parts, receive_bytes = _contiguous(wanted, exchange.dtype, x)
+        received, received_parts, receive_bytes = _contiguous(targets, exchange.dtype, x)
         _permute_all(zip(sent, packed_parts), same_order, exchange)
         work = dist.all_to_all_single(received, packed, receive_bytes, send_bytes, exchange.group, async_op=True)
-        moving.append((work, packed, received_parts, wanted))
+        moving.append((work, packed, received_parts, targets))
     _permute_all([(parts[rank], places[rank])], same_order, exchange)  # while the parts of the other ranks move
     as_they_are = exchange._replace(scale=1.0)
-    for work, _, received_parts, wanted in moving:
+    for work, _, received_parts, targets in moving:
         work.wait()
-        _permute_all(zip(received_parts, wanted), same_order, as_they_are)
+        _permute_all(zip(received_parts, targets), same_order, as_they_are)
 
 
 def _others_first(chunks: list[Chunk], rank: int) -> list[tuple[int, Chunk]]:

@@ -198,7 +198,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
 
 
 class _CrossEntropyInPlace(torch.autograd.Function):
-    """cross_entropy whose gradient is written over the logits."""
+    """cross_entropy; its gradient is written over the logits."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, options: dict[str, Any]) -> Tensor:
