@@ -11,9 +11,9 @@ import numpy as np
 
 from .._arguments import kind_of
 from .._native import driver
-from .adapters.protocol import strided_memory_view
+from .adapters.protocol import reading_of, strided_memory_view
 from .device_array import DeviceArray, empty
-from .dtypes import contiguous_strides
+from .dlpack import CUDA
 from .stream import LEGACY_DEFAULT, hold_until_done, stream_handle
 
 if TYPE_CHECKING:
@@ -137,16 +137,11 @@ def from_dlpack(x: Array, *, stream: Stream | None = None) -> DeviceArray:
     handle = LEGACY_DEFAULT if stream is None else stream_handle(stream) or LEGACY_DEFAULT
     given: Any = x
     is_on_gpu = hasattr(given, "__cuda_array_interface__") or (
-        hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == _CUDA
+        hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == CUDA
     )
     if not is_on_gpu:
         raise TypeError(f"x is {kind_of(x)}, must be an array on a GPU: asarray() copies one from the host")
     view = strided_memory_view(x, "x", handle)
-    shape, itemsize = tuple(view.shape), view.dtype.itemsize
-    strides = view.strides
-    in_bytes = contiguous_strides(shape, itemsize) if strides is None else tuple(step * itemsize for step in strides)
+    pointer, shape, strides, *_ = reading_of(view)
     owner = _Borrowed(view, view.device_id, handle)
-    return DeviceArray(owner, view.ptr, shape, in_bytes, np.dtype(view.dtype), view.device_id, handle)
-
-
-_CUDA = 2  # DLDeviceType
+    return DeviceArray(owner, pointer, shape, strides, np.dtype(view.dtype), view.device_id, handle)

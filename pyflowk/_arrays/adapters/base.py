@@ -98,9 +98,9 @@ class ArrayAdapter(Adapter[T]):
         """An array of the framework with these values where x is; None if any other array does."""
         return None
 
-    def transposed(self, array: T, axes: Extents) -> T:
+    def transposed(self, array: Any, axes: Extents) -> Any:
         """A view of an array that empty() made, with its dimensions in the order `axes`."""
-        raise NotImplementedError
+        return array.transpose(axes)
 
     def result(self, x: T, array: T) -> object:
         """The array for the caller, of an array that empty() made."""

@@ -31,9 +31,6 @@ class CupyAdapter(ArrayAdapter[Any]):
             array = self._ndarray(shape, dtype)
         return array, array.data.ptr
 
-    def transposed(self, array: Any, axes: Extents) -> Any:
-        return array.transpose(axes)
-
     def stream_of(self, x: Any) -> int:
         return int(self._current_stream().ptr)
 

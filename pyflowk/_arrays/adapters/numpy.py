@@ -24,9 +24,6 @@ class NumpyAdapter(ArrayAdapter[np.ndarray]):
         array = np.empty(shape, dtype)
         return array, array.ctypes.data
 
-    def transposed(self, array: np.ndarray, axes: Extents) -> np.ndarray:
-        return array.transpose(axes)
-
     def stream_of(self, x: np.ndarray) -> int:
         return 0
 

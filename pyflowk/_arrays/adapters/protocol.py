@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..._native import driver
-from ..device_array import DeviceArray
 from ..dtypes import contiguous_strides
 from ..stream import LEGACY_DEFAULT, hold_until_done
 from .base import ArrayAdapter, Extents, Reading
@@ -28,7 +27,7 @@ class ProtocolAdapter(ArrayAdapter[Any]):
     def read(self, x: Any, name: str, stream: int) -> Reading:
         if _is_on_host(x):
             return NUMPY.read(_host_view(x, name), name, stream)
-        return _reading(strided_memory_view(x, name, stream))
+        return reading_of(strided_memory_view(x, name, stream))
 
     def read_out(self, x: Any, name: str, stream: int) -> Reading:
         if _is_on_host(x):
@@ -36,23 +35,19 @@ class ProtocolAdapter(ArrayAdapter[Any]):
         view = strided_memory_view(x, name, stream)
         if view.readonly:
             raise ValueError(f"{name} is read-only, must be writable")
-        return _reading(view)
+        return reading_of(view)
 
     def empty(self, x: Any, shape: Extents, dtype: np.dtype, device: int | None, stream: int) -> tuple[Any, int]:
         if device is None:
             return NUMPY.empty(x, shape, dtype, device, stream)
         return DEVICE_ARRAY.empty(x, shape, dtype, device, stream)
 
-    def transposed(self, array: Any, axes: Extents) -> Any:
-        if isinstance(array, DeviceArray):
-            return DEVICE_ARRAY.transposed(array, axes)
-        return NUMPY.transposed(array, axes)
-
     def stream_of(self, x: Any) -> int:
         return LEGACY_DEFAULT
 
 
-def _reading(view: Any) -> Reading:
+def reading_of(view: Any) -> Reading:
+    """What cuda.core has read of an array, which is kept until the work on it has ended."""
     shape, itemsize = tuple(view.shape), view.dtype.itemsize
     if view.strides is None:
         strides = contiguous_strides(shape, itemsize)
