@@ -79,8 +79,8 @@ class Operation:
 
 
 class Request(NamedTuple):
-    """A call without its outputs and its stream: arrays, and if the plan takes them numbers or None;
-    `options`, which the plan depends on besides; the values of the operation's parameters."""
+    """A call without its outputs and its stream: arrays, and if the plan takes them numbers or None; `options`, on
+    which the plan depends too; the values of the operation's parameters."""
 
     operation: Operation
     inputs: tuple[object, ...]

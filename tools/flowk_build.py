@@ -71,7 +71,7 @@ def _nvcc_major(nvcc: Path) -> int:
 
 
 def _toolkits() -> list[Path]:
-    """Where cuda/find_toolkit_headers.py looks too."""
+    """The folders of toolkits. cuda/find_toolkit_headers.py looks there too."""
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     return [*named, Path("/usr/local/cuda")]
 
@@ -148,7 +148,7 @@ def _is_free_threaded() -> bool:
 
 
 def _builds_extension() -> bool:
-    """As pyflowk/_calls/meson.build decides."""
+    """Whether there is an extension, as pyflowk/_calls/meson.build decides it."""
     return not _is_free_threaded() and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 
 

@@ -24,7 +24,7 @@ class Function(NamedTuple):
     words       operands and parameters, as CallPath takes them
     about       the end of its text's first sentence
     request     it is a function of _elementwise/requests.py, which chooses the operation
-    note        what JAX's function says besides
+    note        what the text of JAX's function adds
     """
 
     operation: str

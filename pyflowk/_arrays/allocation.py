@@ -85,7 +85,7 @@ def tally_of(device: int) -> Tally:
 
 
 def set_source(source: Source | None) -> None:
-    """Where memory comes from; None: the pool."""
+    """Sets where memory comes from; None: the pool."""
     global _source
     _source = source
 
@@ -212,7 +212,7 @@ def reserved_bytes(device: int) -> int:
 
 
 def allocate_from_resource(resource: Any, num_bytes: int, device: int, stream: int) -> Any:
-    """From a MemoryResource of cuda.core."""
+    """Memory from a MemoryResource of cuda.core."""
     with driver.current(device):
         cuda_core().Device(device).set_current()
         return resource.allocate(num_bytes, stream=core_stream(stream))

@@ -114,7 +114,7 @@ def reshaped_strides(shape: Extents, strides: Extents, new: Extents, itemsize: i
 
 
 def squeezed(shape: Extents, strides: Extents, axis: int | tuple[int, ...] | None) -> tuple[Extents, Extents]:
-    """Without the dimensions `axis`, each of extent 1; None: without all of extent 1."""
+    """The shape and strides without the dimensions `axis`, each of extent 1; None: without all of extent 1."""
     rank = len(shape)
     if axis is None:
         axes = [d for d in range(rank) if shape[d] == 1]

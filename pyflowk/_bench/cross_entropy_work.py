@@ -116,7 +116,7 @@ class CrossEntropyWork(Work):
         return np.unique(np.linspace(0, rows - 1, min(rows, SAMPLED_ROWS)).astype(np.int64))
 
     def _reference(self, rows: Array) -> tuple[Array, Array]:
-        """In float64: the log-sum-exp of rows, and their loss or the gradient of their logits."""
+        """The log-sum-exp of rows, and their loss or the gradient of their logits, in float64."""
         logits: Array = self.operands[0][0].known([rows[:, None], np.arange(self.shape[1])]).astype(np.float64)
         largest = logits.max(-1)
         lse = largest + np.log(np.exp(logits - largest[:, None]).sum(-1))

@@ -236,7 +236,7 @@ class ElementwiseWork(Work):
         return inputs
 
     def expected(self, index: list[Array]) -> Array:
-        """In float64 for floats."""
+        """The result at a multi-index, in float64 if it is a float."""
         with np.errstate(all="ignore"):
             found: Array = np.asarray(numpy_formula(self.operation)(*self._inputs_at(index), *self.parameters))
         out = self.outs[0].kind

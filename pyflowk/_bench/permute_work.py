@@ -111,7 +111,7 @@ def image_cases(seed: int = 0, count: int = 12) -> Iterator[Case]:
 
 
 def small_cases() -> list[Case]:
-    """Up to 8 MB moved."""
+    """Heads of attention, of which at most 8 MB are moved."""
     sizes = [(2 * math.prod(shape) * BYTES[kind], shape, kind) for kind in ("f16", "f32") for shape in SMALL]
     return [
         {"name": f"small{num_bytes >> 10}K", "shape": list(shape), "axes": axes, "kind": kind}

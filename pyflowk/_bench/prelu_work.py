@@ -91,7 +91,8 @@ def case_of_words(words: list[str]) -> Case:
 
 
 class PreluWork(Work):
-    """Tensors in memory order, (outer, channels, inner); `shape` is (N, C, H, W), whatever the layout."""
+    """The tensors have the shape (outer, channels, inner), in the order of memory; `shape` is (N, C, H, W) in both
+    layouts."""
 
     op = "prelu"
     poison_byte = 0xFF  # NaN
@@ -176,7 +177,7 @@ class PreluWork(Work):
         return self._as_image(self.outs[0])
 
     def formula(self, torch: Any) -> Callable[..., Any]:
-        """In PyTorch's elementwise operations, for torch.compile."""
+        """PReLU in PyTorch's elementwise operations, which torch.compile fuses."""
         if self.backward:
 
             def gradients(dy: Any, x: Any, alpha: Any) -> Any:

@@ -69,7 +69,7 @@ CHANNELS_SHAPES = [(max(1, CHANNELS_ELEMENTS // (c * h * w)), h, w, c) for c, h,
 # CLIP's text, vision transformers, Whisper and similar models.
 MODEL_COLUMNS = (64, 77, 100, 128, 197, 257, 333, 512, 577, 1024, 1152, 1500, 2048, 4096)
 ATTENTION_ELEMENTS = 1 << 25
-# Hidden sizes, vocabularies, and widths beside those of 2^n.
+# Hidden sizes and vocabularies of models, and widths that are no powers of 2.
 WIDTHS = (64, 100, 257, 640, 896, 1152, 2048, 4608, 5632, 6656, 12672, 33280, 50257, 100000, 128256)
 WIDTHS_ELEMENTS = 1 << 24
 
@@ -257,7 +257,7 @@ class SoftmaxWork(Work):
         return _softmax(z), np.zeros_like(z)
 
     def _sampled_rows(self) -> list[Array]:
-        """In parts that fit into memory as float64."""
+        """The rows to check, in parts that fit into memory as float64."""
         k, num_rows = self.shape[-1], math.prod(self.shape[:-1])
         count = min(num_rows, max(16, min(SAMPLED_ROWS, SAMPLED_ELEMENTS // k)))
         rows = np.random.default_rng(3).choice(num_rows, count, replace=False) if count < num_rows else np.arange(count)
@@ -310,7 +310,7 @@ class SoftmaxWork(Work):
 
 
 def _softmax(z: Array) -> Array:
-    """Of rows; 0 if all columns are masked out."""
+    """The softmax of each row; 0 if all columns are masked out."""
     largest = z.max(-1, keepdims=True)
     e = np.exp(z - np.where(np.isneginf(largest), 0, largest))
     total = e.sum(-1, keepdims=True)

@@ -92,7 +92,7 @@ class Work:
         raise NotImplementedError
 
     def is_close(self, got: Array, expected: Array, index: list[Array]) -> bool:
-        """By default: the same bits."""
+        """Whether elements of the result are right; by default if their bits are the expected ones."""
         return bool(np.array_equal(_bits(got), _bits(expected)))
 
     def _sampled(self) -> tuple[Array, list[Array], Array]:

@@ -185,7 +185,7 @@ def _disk_cache() -> Any:
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Where flowk's headers are, and the toolkit's for types of 8 and 16 bits."""
+    """The folders of flowk's headers, and of the toolkit's for types of 8 and 16 bits."""
     from importlib.resources import files
 
     package = Path(__file__).parents[1]

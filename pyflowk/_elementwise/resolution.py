@@ -74,7 +74,7 @@ def resolved(
     common: DType,
     default: DType | None,
 ) -> Resolution:
-    """For operands that come to type `common`."""
+    """How to compute `op` if the types of its operands come to `common`."""
     computed = computed_as(op, common, default)
     if computed is None:
         raise _wrong_types(OPERATIONS[op].takes, operands, names, common)

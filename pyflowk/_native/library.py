@@ -135,7 +135,7 @@ def _candidates(file_name: str) -> Iterator[str]:
 
 
 def installed_paths(file_name: str) -> Iterator[str]:
-    """Where a library of this package may lie."""
+    """The paths at which a library of this package may lie."""
     from importlib.metadata import PackageNotFoundError, distribution  # when it is needed: it takes 10 ms
     from importlib.resources import files
 

@@ -162,7 +162,7 @@ def moved_axes(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
     sources, places = _axes_of(source, "source", rank), _axes_of(destination, "destination", rank)
     if len(sources) != len(places):
         entries = count_of(len(sources), "entry", "entries")
-        raise ValueError(f"source has {entries} and destination has {len(places)}, must be as many")
+        raise ValueError(f"source has {entries} and destination has {len(places)}, must have the same number")
     order = [axis for axis in range(rank) if axis not in sources]
     for place, axis in sorted(zip(places, sources)):
         order.insert(place, axis)

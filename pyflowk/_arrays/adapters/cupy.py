@@ -47,7 +47,7 @@ class CupyAdapter(ArrayAdapter[Any]):
 
 @contextlib.contextmanager
 def _on_stream(stream: int, device: int) -> Iterator[None]:
-    """In the block CuPy allocates on `stream`: memory that is freed is used again after the work on that stream."""
+    """A block in which CuPy allocates on `stream`: it uses memory that is freed again after the work on that stream."""
     cuda = sys.modules["cupy"].cuda
     with cuda.Device(device), cuda.ExternalStream(0 if stream == LEGACY_DEFAULT else stream, device):
         yield
