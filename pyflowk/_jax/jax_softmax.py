@@ -221,6 +221,8 @@ def _jvp(
     is_x_alone = moving.keys() <= {"x", "sinks"}
     t_z: Any = _tangent_of_z(wide, x, options, scale, of_z) if options.return_lse or not is_x_alone else None
     parameters["options"] = options._replace(return_lse=False)
+    # softmax_tangent_p is linear in the tangent of x and applies the slope itself. If other arrays move too, it gets
+    # the tangent of z, with a slope of 1.
     if is_x_alone:
         t = moving.get("x")
     else:
@@ -243,11 +245,12 @@ def _jvp(
 
 
 def _tangent_of_z(moving: dict[str, Any], x: Any, options: Options, scale: float, of_z: dict[str, Any]) -> Any:
+    """The tangent of z = softcap(scale * row_scale * x) + bias."""
     t: Any = 0
     if "x" in moving:
         t = _slope(options, scale, of_z) * moving["x"]
     if "row_scale" in moving:
-        # With a row_scale of 1 the slope is that of row_scale * x.
+        # The derivative with respect to row_scale * x, without the factor row_scale.
         (x_,) = _values(x.dtype, x)
         slope = _slope(options, scale, {"scores": x_ * of_z["row_scale"][..., None]})
         t = t + slope * x_ * moving["row_scale"][..., None]
