@@ -66,9 +66,10 @@ def _given_layout(text: str) -> str:
 
 
 def stored_cases(name: str, **same: Any) -> list[Case]:
-    """The rows of permute_workload.json, with `same` in each case."""
+    """The rows of permute_workload.json, each in each of its types, with `same` in each case."""
     rows = json.loads((Path(__file__).parent / "permute_workload.json").read_text())[name]
-    return [dict(zip((*COLUMNS, *MORE_COLUMNS.get(name, ())), row)) | same for row in rows]
+    cases = [dict(zip((*COLUMNS, *MORE_COLUMNS.get(name, ())), row)) | same for row in rows]
+    return [case | {"kind": kind} for case in cases for kind in case["kind"].split(",")]
 
 
 def random_cases(seed: int = 0, count: int = 40, types: Sequence[str] = RANDOM_TYPES) -> list[Case]:
