@@ -15,13 +15,7 @@
 #include "core/dtype.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_op_info.h"
-
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#endif
+#include "heap_memory.h"
 
 struct CaseOperand {
   flowk_dtype dtype = FLOWK_FLOAT32;

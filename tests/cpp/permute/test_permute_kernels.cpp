@@ -7,35 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "case_memory.h"
 #include "check.h"
 #include "core/device.h"
-#include "permute/plan/permute_problem.h"
-#include "permute_candidates.h"
+#include "permute_case_run.h"
 #include "permute_kernel_cases.h"
-#include "thread_order.h"
 
 namespace {
 
 using namespace flowk::permute;
-
-void permute_naively(const PermuteCase& row, const unsigned char* src, unsigned char* dst) {
-  const CaseSide src_side = case_side(row, false), dst_side = case_side(row, true);
-  int64_t index[max_rank] = {};  // of dst
-  const int rank = dst_side.layout.rank;
-  for (;;) {
-    int64_t src_at = 0, dst_at = 0;
-    for (int d = 0; d < rank; ++d) {
-      src_at += index[d] * src_side.layout.strides[row.axes[static_cast<size_t>(d)]];
-      dst_at += index[d] * dst_side.layout.strides[d];
-    }
-    std::memcpy(dst + dst_at * row.element_bytes, src + src_at * row.element_bytes,
-                static_cast<size_t>(row.element_bytes));
-    int d = rank - 1;
-    while (d >= 0 && ++index[d] == dst_side.layout.extents[d]) index[d--] = 0;
-    if (d < 0) return;
-  }
-}
 
 // What the plans that ran had in them.
 struct Reached {
@@ -141,74 +120,25 @@ struct Reached {
   }
 };
 
-// A case with its memory, and what dst's memory, gaps and all, is to hold.
-class CaseRun {
- public:
-  CaseRun(const PermuteCase& row, Reached* reached)
-      : row_(row),
-        reached_(reached),
-        src_(case_side(row, false)),
-        dst_(case_side(row, true)),
-        expected_(dst_.num_bytes(), guard) {
+struct MoveRun : CaseRun<Reached> {
+  MoveRun(const PermuteCase& row, Reached* reached_so_far)
+      : CaseRun(row, case_side(row, false), case_side(row, true), reached_so_far) {
     uint32_t state = 1;
-    for (size_t i = 0; i < src_.num_bytes(); ++i)
-      src_.bytes()[i] = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
-    permute_naively(row, src_.first(), expected_.data() + (dst_.first() - dst_.bytes()));
-    src_.poison_what_lies_before();
-  }
-
-  PermutePlan run_planned() {
-    PermutePlan plan;
-    CHECK(current_device(&device_).ok());
-    plan_permute(make_request(row_, src_.first(), dst_.first()), device_, &plan);
-    run(plan, "planned");
-    return plan;
-  }
-
-  void run_all() {
-    PermutePlan plan = run_planned();
-    if (plan.copy() != nullptr) {
-      const_cast<CopyParams*>(plan.copy())->wide_index = true;
-      run(plan, "with 64-bit indices");
-    }
-    PermuteProblem problem;
-    make_problem(make_request(row_, src_.first(), dst_.first()), &problem);
-    for_each_tile_candidate(problem, device_, [&](const PermutePlan& tile, int src_choice, int dst_choice) {
-      run(tile, "candidate " + std::to_string(src_choice) + ", " + std::to_string(dst_choice));
+    for (size_t i = 0; i < src.num_bytes(); ++i)
+      src.bytes()[i] = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
+    for_each_element(row, [&](int64_t src_at, int64_t dst_at) {
+      std::memcpy(expected_first() + dst_at * row.element_bytes, src.first + src_at * row.element_bytes,
+                  static_cast<size_t>(row.element_bytes));
     });
+    src.poison_what_lies_before();
+    request = make_request(row, src.first, dst.first);
   }
-
- private:
-  static constexpr unsigned char guard = 0xA5;
-
-  void run(const PermutePlan& plan, const std::string& what) {
-    std::memset(dst_.bytes(), guard, dst_.num_bytes());
-    reached_->add(plan);
-    draw_thread_order();
-    const bool is_run = run_permute(plan, nullptr).ok();
-    const bool is_right = is_run && std::memcmp(dst_.bytes(), expected_.data(), expected_.size()) == 0;
-    CHECK(is_right);
-    if (is_right) return;
-    char text[4096];
-    explain_permute(plan, make_request(row_, src_.first(), dst_.first()), text, sizeof(text));
-    size_t at = 0;
-    while (at < expected_.size() && dst_.bytes()[at] == expected_[at]) ++at;
-    std::printf("  %s, %s: %s, first wrong at byte %zu of %zu (lead %lld)\n  %s", text_of(row_).c_str(), what.c_str(),
-                is_run ? "ran" : last_error_text(), at, expected_.size(), static_cast<long long>(row_.dst_lead_bytes),
-                text);
-  }
-
-  const PermuteCase& row_;
-  Reached* reached_;
-  Device device_;
-  Memory src_, dst_;
-  std::vector<unsigned char> expected_;
 };
 
 TEST(every_tile_of_every_row_moves_every_element_and_nothing_else) {
   Reached reached;
   for (const PermuteCase& row : permute_kernel_cases)
-    if (!row.every_type) CaseRun(row, &reached).run_all();
+    if (!row.every_type) MoveRun(row, &reached).run_all();
   reached.check_everything_was();
 }
 
@@ -218,7 +148,7 @@ TEST(rows_of_every_type_are_moved_in_every_size) {
     for (const int32_t element_bytes : {1, 2, 4, 8, 16}) {
       if (!row.every_type) continue;
       const PermuteCase sized = case_of_size(row, element_bytes);
-      CaseRun(sized, &reached).run_planned();
+      MoveRun(sized, &reached).run_planned();
     }
 }
 
@@ -226,9 +156,9 @@ TEST(every_row_is_planned_as_it_says) {
   Device device;
   CHECK(current_device(&device).ok());
   for (const PermuteCase& row : permute_kernel_cases) {
-    Memory src(case_side(row, false)), dst(case_side(row, true));
+    SideMemory src(case_side(row, false)), dst(case_side(row, true));
     PermutePlan plan;
-    plan_permute(make_request(row, src.first(), dst.first()), device, &plan);
+    plan_permute(make_request(row, src.first, dst.first), device, &plan);
     const bool is_as_said = std::strcmp(permute_kernel_name(plan.kernel()), row.mechanism) == 0;
     CHECK(is_as_said);
     if (!is_as_said) std::printf("  %s: %s\n", text_of(row).c_str(), permute_kernel_name(plan.kernel()));
@@ -241,7 +171,7 @@ TEST(every_tile_of_drawn_permutes_does_too) {
     const PermuteCase row = drawn_permute_case(seed);
     const CaseSide dst = case_side(row, true);
     CHECK(check_no_self_overlap("dst", dst.layout).ok());
-    CaseRun(row, &reached).run_all();
+    MoveRun(row, &reached).run_all();
   }
 }
 
