@@ -47,18 +47,11 @@ Status check_no_self_overlap(const char* parameter, const Layout& layout);
 Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, int64_t a_element_bytes,
                         const char* b_parameter, const void* b, const Layout& b_layout, int64_t b_element_bytes);
 
-// The same for elements of one size.
-inline Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout, const char* b_parameter,
-                               const void* b, const Layout& b_layout, int64_t element_bytes) {
-  return check_no_overlap(a_parameter, a, a_layout, element_bytes, b_parameter, b, b_layout, element_bytes);
-}
-
 // Brings a space without zero extents to its fewest dimensions, over the same tuples of elements:
 //   - no extent is 1;
 //   - strides[upward] >= 0, and strides[0] >= 0 where it is 0: a dimension that runs downwards is reversed;
 //   - |strides[0]| falls or stays from one dimension to the next;
-//   - no neighbours d, d + 1 are one dimension, strides[k][d] == strides[k][d + 1] * extents[d + 1] for every operand
-//   k.
+//   - no neighbours d, d + 1 could be one dimension: strides[k][d] == strides[k][d + 1] * extents[d + 1] for every k.
 void simplify(IterationSpace* space, int upward = 0);
 
 }  // namespace flowk::core

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/namespaces.h"
 #include "flowk/detail/async_copy.cuh"
@@ -12,32 +13,13 @@ namespace flowk::core {
 
 // The unsigned type of `Bytes` bytes, aligned to its size: the element type of kernels that only move elements.
 template <int Bytes>
-struct PackType;
-template <>
-struct PackType<1> {
-  using type = uint8_t;
-};
-template <>
-struct PackType<2> {
-  using type = uint16_t;
-};
-template <>
-struct PackType<4> {
-  using type = uint32_t;
-};
-template <>
-struct PackType<8> {
-  using type = uint2;
-};
-template <>
-struct PackType<16> {
-  using type = uint4;
-};
-template <int Bytes>
-using Pack = typename PackType<Bytes>::type;
+using Pack = std::conditional_t<
+    Bytes == 1, uint8_t,
+    std::conditional_t<Bytes == 2, uint16_t,
+                       std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 8, uint2, uint4>>>>;
 
-// Returns `address` and tells the compiler that it is in global memory, which it does not know of an address that was
-// read from shared memory.
+// Returns `address`, and tells the compiler that it is in global memory. The compiler does not know that of an address
+// that was read from shared memory.
 __device__ __forceinline__ unsigned char* in_global_memory(unsigned char* address) {
 #ifndef FLOWK_SIMT
   __builtin_assume(__isGlobal(address));
@@ -45,7 +27,7 @@ __device__ __forceinline__ unsigned char* in_global_memory(unsigned char* addres
   return address;
 }
 
-// Stores a vector at `address`, a multiple of 16, with one instruction. The compiler would split some into four.
+// Stores a vector at `address`, a multiple of 16, with one instruction. The compiler would use four for some vectors.
 __device__ __forceinline__ void store_vector(void* address, const uint4& vector) {
 #ifdef FLOWK_SIMT
   *static_cast<uint4*>(address) = vector;
@@ -100,8 +82,7 @@ union Vector {
   Pack<Bytes> elements[vector_bytes / Bytes];
 };
 
-// Stores elements [first, last) of a vector at `address`, a multiple of 16; 32-bit words inside the range are stored
-// whole.
+// Stores elements [first, last) of a vector at `address`, a multiple of 16. 32-bit words in the range are stored whole.
 template <int Bytes>
 __device__ __forceinline__ void store_partial_vector(unsigned char* address, const Vector<Bytes>& vector, int first,
                                                      int last) {

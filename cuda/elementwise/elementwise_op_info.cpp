@@ -42,17 +42,7 @@ OpInfo ternary_op_info(int32_t op) {
 
 #undef FLOWK_INFO
 
-bool is_float(flowk_dtype dtype) {
-  switch (dtype) {
-    case FLOWK_FLOAT16:
-    case FLOWK_BFLOAT16:
-    case FLOWK_FLOAT32:
-    case FLOWK_FLOAT64:
-    case FLOWK_FLOAT8_E4M3:
-    case FLOWK_FLOAT8_E5M2: return true;
-    default: return false;
-  }
-}
+bool is_float(flowk_dtype dtype) { return dtype >= FLOWK_FLOAT16 && dtype <= FLOWK_FLOAT8_E5M2; }
 
 bool is_complex(flowk_dtype dtype) { return dtype == FLOWK_COMPLEX64 || dtype == FLOWK_COMPLEX128; }
 

@@ -8,18 +8,11 @@
 namespace flowk::simt {
 
 const char* wait_name(Wait wait) {
-  switch (wait) {
-    case Wait::none: return "nothing";
-    case Wait::syncthreads: return "__syncthreads";
-    case Wait::named_barrier: return "a named barrier";
-    case Wait::cluster: return "the cluster's barrier";
-    case Wait::transactions: return "an mbarrier";
-    case Wait::syncwarp: return "__syncwarp";
-    case Wait::shuffle_4_bytes: return "a 4-byte __shfl_*_sync";
-    case Wait::shuffle_8_bytes: return "an 8-byte __shfl_*_sync";
-    case Wait::reduce_max: return "__reduce_max_sync";
-  }
-  return "?";
+  // In the order of the enumerators.
+  constexpr const char* names[] = {
+      "nothing",    "__syncthreads",          "a named barrier",         "the cluster's barrier", "an mbarrier",
+      "__syncwarp", "a 4-byte __shfl_*_sync", "an 8-byte __shfl_*_sync", "__reduce_max_sync"};
+  return names[static_cast<int>(wait)];
 }
 
 void Executor::describe(int block_rank, int thread_index, char* text, std::size_t text_bytes) const {
@@ -37,8 +30,9 @@ void Executor::describe(int block_rank, int thread_index, char* text, std::size_
     std::snprintf(text, text_bytes, "%s waits at %s%s", name, wait_name(subject.wait), mask);
 }
 
-// No thread can run and not all have exited. Names a thread that waits and, if the executor can tell, one that keeps it
-// waiting. A thread at __syncthreads is named first, else one at a warp operation, else one at the cluster's barrier.
+// Called when no thread can run and not all have exited. Names a thread that waits and, if the executor can tell, one
+// that keeps it waiting: preferably a thread at __syncthreads, then one at a warp operation, then one at the cluster's
+// barrier.
 void Executor::fault_deadlock() {
   const auto waits = [&](int block_rank, int index) {
     const Block& of_rank = *blocks[block_rank];

@@ -10,7 +10,8 @@
 
 namespace flowk::elementwise {
 
-// Hardware approximations; the executor computes them exactly, and flushes denormals to 0 as they do.
+// Hardware approximations. The executor computes the same functions exactly, and flushes denormals to 0 like the
+// hardware.
 #ifdef FLOWK_SIMT
 inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
 #define FLOWK_APPROXIMATION(name, instruction, exact) \
@@ -62,8 +63,8 @@ __device__ __forceinline__ T polynomial(T z, T first, Rest... rest) {
   return first;
 }
 
-// Integers, modulo 2^bits. T is signed. For unsigned values of T's width `sign_flip` is the sign bit, so that
-// x ^ sign_flip has the order of x; else it is 0. kNarrow: no element type has T's width.
+// Integers, modulo 2^bits. T is signed. `sign_flip` is 0, or for unsigned values of T's width the sign bit, so that
+// x ^ sign_flip has the order of x. kNarrow: all element types are narrower than T.
 template <class T, bool kNarrow>
 struct Formulas {
   using U = std::make_unsigned_t<T>;
@@ -115,7 +116,7 @@ struct Formulas {
   __device__ __forceinline__ T logical_and(T x, T y) const { return x != T{0} && y != T{0}; }
   __device__ __forceinline__ T logical_or(T x, T y) const { return (x | y) != T{0}; }
   __device__ __forceinline__ T logical_xor(T x, T y) const { return (x != T{0}) != (y != T{0}); }
-  // trunc_divide() rounds toward zero: where the signs differ and something remains, the floor is one less.
+  // trunc_divide() rounds toward zero. If the signs differ and something remains, the floor is one less.
   __device__ __forceinline__ T floor_divide(T x, T y) const {
     const T quotient = trunc_divide(x, y);
     return goes_below(subtract(x, multiply(quotient, y)), y) ? subtract(quotient, T{1}) : quotient;
@@ -127,7 +128,7 @@ struct Formulas {
   __device__ __forceinline__ T pow(T x, T y) const {
     return y < T{0} && !is_unsigned() ? inverse_power(x, y) : power(x, static_cast<U>(y));
   }
-  // 1 / x^-y for y < 0, rounded toward zero; 0 for x = 0.
+  // 1 / x^-y, rounded toward zero, for y < 0. It is 0 for x = 0.
   __device__ __forceinline__ static T inverse_power(T x, T y) {
     const bool is_one = x == T{1} || x == T{-1};
     return is_one ? (y & T{1} ? x : T{1}) : T{0};
@@ -139,7 +140,7 @@ struct Formulas {
       result = multiply(result, y & 1 ? x : T{1});
     return result;
   }
-  // Narrower types are extended to T, so that T's bound is theirs too.
+  // Elements of narrower types are extended to T, so T's bound of y is right for them too.
   __device__ __forceinline__ T bitwise_left_shift(T x, T y) const {
     return is_past(y) ? T{0} : static_cast<T>(static_cast<U>(x) << y);
   }
@@ -174,14 +175,6 @@ struct FloatFormulas {
 
   __device__ __forceinline__ static T exp_of(T x) { return ::exp(x); }
 
-  // sigmoid(x) = numerator / denominator; neither overflows, and small results stay exact.
-  struct Fraction {
-    T numerator, denominator;
-  };
-  __device__ __forceinline__ static Fraction sigmoid_fraction(T x) {
-    const T e = exp_of(-fabs(x));
-    return {x < T(0) ? e : T(1), T(1) + e};
-  }
   // max(x, the least finite number), because -infinity * 0 is NaN.
   __device__ __forceinline__ static T bounded_below(T x) { return nan_max(x, -largest); }
   __device__ __forceinline__ static T bounded(T x, T bound) { return nan_min(nan_max(x, -bound), bound); }
@@ -206,9 +199,10 @@ struct FloatFormulas {
   __device__ __forceinline__ static T sin(T x, T, T) { return ::sin(x); }
   __device__ __forceinline__ static T cos(T x, T, T) { return ::cos(x); }
   __device__ __forceinline__ static T tanh(T x, T, T) { return ::tanh(x); }
+  // Neither term of the quotient overflows, and small results stay exact.
   __device__ __forceinline__ static T sigmoid(T x, T, T) {
-    const Fraction f = sigmoid_fraction(x);
-    return f.numerator / f.denominator;
+    const T e = exp_of(-fabs(x));
+    return (x < T(0) ? e : T(1)) / (T(1) + e);
   }
   __device__ __forceinline__ static T leaky_relu(T x, T a, T) { return x > T(0) ? x : a * x; }
   __device__ __forceinline__ static T elu(T x, T a, T) { return x > T(0) ? x : a * ::expm1(x); }
@@ -299,8 +293,8 @@ struct FloatFormulas {
   __device__ __forceinline__ static T logical_and(T x, T y) { return x != T(0) && y != T(0); }
   __device__ __forceinline__ static T logical_or(T x, T y) { return x != T(0) || y != T(0); }
   __device__ __forceinline__ static T logical_xor(T x, T y) { return (x != T(0)) != (y != T(0)); }
-  // fmod() is exact, so x - fmod(x, y) is a multiple of y: the quotient is an integer but for two roundings, which
-  // rint() takes away where they are less than 1/2.
+  // fmod() is exact, so x - fmod(x, y) is a multiple of y. The quotient is an integer except for two roundings, which
+  // rint() removes if they are less than 1/2.
   __device__ __forceinline__ static T floor_divide(T x, T y) {
     if (y == T(0)) return x / y;
     const T rest = ::fmod(x, y);
@@ -338,7 +332,7 @@ struct FloatFormulas {
     }
     const T result = ::fma(z, difference, x);
     if (!(fabs(result) <= largest)) return result;
-    // What the difference lost by rounding, which is much of a result that cancels.
+    // Adds what the difference lost by rounding. If the terms nearly cancel, that is a large part of the result.
     const T minus_x = difference - y;
     return ::fma(z, (y - (difference - minus_x)) - (x + minus_x), result);
   }
@@ -346,7 +340,7 @@ struct FloatFormulas {
     const T product = y * z;  // exact for 16 bits
     const bool is_in_range = fabs(product) >= least_normal && fabs(product) <= largest;
     if (is_in_range || y == T(0) || z == T(0) || nan_max(fabs(y), fabs(z)) > largest) return ::fma(a, product, x);
-    // The product is out of the range to which a may return it: its factors are scaled, and a twice the other way.
+    // The product is out of range, and a may bring it back: its factors are scaled, and a twice in the other direction.
     const bool is_large = fabs(product) > T(1);
     const T scale = is_large ? scale_down : T(1) / scale_down, back = is_large ? T(1) / scale_down : scale_down;
     return ::fma(bounded(a * back, largest * scale_down) * back, (y * scale) * (z * scale), x);
@@ -357,8 +351,8 @@ struct FloatFormulas {
   // that only the result may be denormal.
   __device__ __forceinline__ static T gated(T x, T u, T y) {
     if constexpr (std::is_same_v<T, float>) {
-      // Approximations, which err by 2^-22 and 2^-23, and the exponent by 2^-24 of itself: 7.5 + |u| units in all. A
-      // root below 2^-100, of which the denominator is 1, is scaled so that it is not denormal.
+      // The approximations have errors of 2^-22 and 2^-23, and the exponent one of 2^-24 of itself: 7.5 + |u| units in
+      // all. A root below 2^-100 is scaled so that it is not denormal. Its denominator is 1.
       const float exponent = fabsf(u) * -0.72134752f;
       const bool is_scaled = exponent < -100.0f;
       const float root = exp2_approx_ftz(is_scaled ? exponent + 32.0f : exponent);
@@ -371,8 +365,8 @@ struct FloatFormulas {
       return bounded_below(x) * factor / ::fma(root, root, T(1)) * (factor * y);
     }
   }
-  // x Phi(x) = -phi(x) (1 - w + 3 w^2 - 15 w^3 + ...), w = 1 / x^2, for x < -36, where Phi(x) may be denormal: phi(x)
-  // is taken as two factors. What is left out is 10395 w^6, 5e-15.
+  // x Phi(x) = -phi(x) (1 - w + 3 w^2 - 15 w^3 + ...), w = 1 / x^2, for x < -36. Phi(x) may be denormal there, so
+  // phi(x) is taken as two factors. The first term that is left out is 10395 w^6, 5e-15.
   __device__ __forceinline__ static T small_gelu(T x) {
     const T w = T(1) / (x * x), root = exp_of(T(-0.25) * x * x);
     const T series = polynomial(w, T(-945), T(105), T(-15), T(3), T(-1), T(1));

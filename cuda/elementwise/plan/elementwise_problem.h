@@ -3,16 +3,18 @@
 #pragma once
 
 #include "elementwise/elementwise.h"
-#include "elementwise/plan/elementwise_tuning.h"
 
 namespace flowk::elementwise {
+
+// What was found by measurement. bench/tuning/elementwise_h200.json has the figures.
+#include "elementwise/plan/elementwise_tuning.inc"
 
 struct Problem {
   IterationSpace shape;  // strides in bytes
   int num_operands;
   int inner;  // the innermost dimension; -1: there is one element
   int64_t count;
-  ElementwiseOperand operands[max_operands];  // unless they are contiguous: as all mechanisms begin
+  ElementwiseOperand operands[max_operands];  // what all mechanisms but contiguous begin with
 };
 
 // Threads of a problem that is too small to give each more than one pack or row.
@@ -30,7 +32,8 @@ ElementwiseAccess access_in_rows(const Problem& problem, const ElementwiseOperan
 // Describes the operands and the dimensions of the rows except `except`, innermost first.
 void describe_rows(const Problem& problem, int except, StridedElementwiseParams<max_operands>* params);
 
-// The dimension along which most inputs without neighbours in a row have them; -1 if there is none.
+// The dimension along which the most inputs have their neighbours, of inputs that have none in a row; -1: there is
+// none.
 int staged_dim(const Problem& problem);
 
 // False: rows are not whole aligned packs, or share no input.

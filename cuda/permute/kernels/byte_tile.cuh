@@ -7,28 +7,33 @@
 
 namespace flowk::permute {
 
-// How a thread reads the words of its columns: they start anywhere in a word of shared memory; or on words; or so, and
-// the threads of a warp take them in rotated order, so that threads with rows that start in one bank use different
-// ones.
+// How a thread reads the words of its columns: they start anywhere in a word of shared memory; or they start on words;
+// or they start on words and the threads of a warp take them in rotated order, so that threads with rows that start in
+// the same bank use different banks.
 enum class WordOrder { shifted, on_words, rotated };
+
+// Reads kN words at any offset.
+template <class Offset, int kN>
+__device__ __forceinline__ void read_words(const unsigned char* shared_tile, Offset shared_offset,
+                                           uint32_t (&words)[kN]) {
+  const auto from = reinterpret_cast<const uint32_t*>(shared_tile + (shared_offset & ~Offset{3}));
+  uint32_t low = from[0];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    const uint32_t high = from[i + 1];
+    words[i] = __funnelshift_r(low, high, 8 * static_cast<uint32_t>(shared_offset));  // by the low 5 bits
+    low = high;
+  }
+}
 
 // Reads 4 words of a source row at `shared_offset`, `first` first.
 template <WordOrder kOrder>
 __device__ __forceinline__ void read_src_row(const unsigned char* shared_tile, uint32_t shared_offset, int first,
                                              uint32_t (&words)[max_words_per_item]) {
-  constexpr bool is_shifted = kOrder == WordOrder::shifted;
-  const auto row = reinterpret_cast<const uint32_t*>(shared_tile + (is_shifted ? shared_offset & ~3u : shared_offset));
-  uint32_t low = is_shifted ? row[0] : 0;
+  if constexpr (kOrder == WordOrder::shifted) return read_words(shared_tile, shared_offset, words);
+  const auto row = reinterpret_cast<const uint32_t*>(shared_tile + shared_offset);
 #pragma unroll
-  for (int j = 0; j < max_words_per_item; ++j) {
-    if (is_shifted) {
-      const uint32_t high = row[j + 1];
-      words[j] = __funnelshift_r(low, high, 8 * shared_offset);  // by the low 5 bits
-      low = high;
-    } else {
-      words[j] = row[kOrder == WordOrder::rotated ? (j + first) & 3 : j];
-    }
-  }
+  for (int j = 0; j < max_words_per_item; ++j) words[j] = row[kOrder == WordOrder::rotated ? (j + first) & 3 : j];
 }
 
 // One item, in registers while the tile is transposed.
@@ -42,7 +47,7 @@ struct TransposedItem {
 };
 constexpr int32_t no_item = -65536;
 
-// The tile's columns: `num` for each of `num_outer` indices of the outer dimension.
+// How many columns of the tile are inside the tensor: `num` for each of `num_outer` indices of the outer dimension.
 struct ColumnCount {
   int32_t num;
   uint32_t num_outer;
@@ -102,7 +107,8 @@ __device__ __forceinline__ void read_items(const ByteTileParams& params, const T
   }
 }
 
-// Stores the bytes of a word to shared memory, kBytes at once, and none from `num_bytes` on.
+// Stores the first `num_bytes` bytes of a word to shared memory, kBytes at once. With kBytes = 4 it stores the whole
+// word.
 template <int kBytes>
 __device__ __forceinline__ void store_word(SharedAddress at, uint32_t word, int32_t num_bytes) {
 #pragma unroll
@@ -141,7 +147,7 @@ __device__ __forceinline__ void write_items(const ByteTileParams& params, const 
   }
 }
 
-// How many destination rows the tile has inside the tensor, and runs in each.
+// How many destination rows of the tile are inside the tensor, and how many runs each has.
 struct JoinedRows {
   uint32_t rows;
   uint32_t runs;
@@ -195,20 +201,6 @@ __device__ __forceinline__ void make_vectored_rows(const ByteTileParams& params,
   }
 }
 
-// Reads kN words at any offset.
-template <int kN>
-__device__ __forceinline__ void read_words(const unsigned char* shared_tile, int32_t shared_offset,
-                                           uint32_t (&words)[kN]) {
-  const uint32_t* from = reinterpret_cast<const uint32_t*>(shared_tile + (shared_offset & ~3));
-  uint32_t low = from[0];
-#pragma unroll
-  for (int i = 0; i < kN; ++i) {
-    const uint32_t high = from[i + 1];
-    words[i] = __funnelshift_r(low, high, static_cast<uint32_t>(shared_offset) * 8);
-    low = high;
-  }
-}
-
 // Stores a row's head or tail as a byte, a half word and up to three words.
 __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_tail,
                                               const unsigned char* shared_columns) {
@@ -235,7 +227,7 @@ __device__ __forceinline__ void store_row_end(const VectoredRow& row, bool is_ta
   }
   const int32_t first_word = (first + 3) >> 2, num_words = (last >> 2) - first_word;
   uint32_t words[3];
-  read_words<3>(shared_columns, shared_offset + 4 * first_word, words);
+  read_words(shared_columns, shared_offset + 4 * first_word, words);
 #pragma unroll
   for (int i = 0; i < 3; ++i)
     if (i < num_words) reinterpret_cast<uint32_t*>(vector)[first_word + i] = words[i];
@@ -258,8 +250,9 @@ __device__ __forceinline__ void store_row_ends(const JoinedRows& joined, const V
 //   2. a thread reads up to two items of 4 rows by up to 16 columns and transposes 4 x 4 bytes at a time; after a
 //      barrier it writes the words of each column to the same shared memory. Runs that lie one after the other in dst
 //      do so there, and are one destination row;
-//   3. a thread reads a vector of a destination row and stores it: one that has the same offset in a vector in shared
-//      memory as it is, another as five words that it shifts. Heads and tails follow.
+//   3. a thread reads a vector of a destination row and stores it. A vector that is aligned in shared memory too is
+//   read
+//      at once, another as five words that are shifted. Heads and tails follow.
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, byte_tile_resident_threads / tile_threads))
     byte_tile(const __grid_constant__ GridConstant<ByteTileParams> params) {
   unsigned char* shared_tile = &shared<unsigned char>();
@@ -306,7 +299,7 @@ __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, byt
     if (params.dst_rows_are_aligned)
       out.whole = *reinterpret_cast<const uint4*>(shared_tile + shared_offset);
     else
-      read_words<4>(shared_tile, shared_offset, out.words);
+      read_words(shared_tile, shared_offset, out.words);
     *reinterpret_cast<uint4*>(row.address + vector * vector_bytes) = out.whole;
   }
   if (params.dst_rows_have_ends) store_row_ends(joined, rows, shared_tile);

@@ -14,8 +14,8 @@
 
 namespace flowk::permute {
 
-// A block's pair of src and dst, and its number among the blocks of that pair. Neighbouring blocks take the same part
-// of different pairs.
+// The pair of src and dst that a block works on, and the block's number among the blocks of that pair. Neighbouring
+// blocks take the same part of different pairs.
 struct PairBlock {
   uint32_t block = blockIdx.x;
   int64_t src_offset = 0;
@@ -47,22 +47,7 @@ using Element = std::conditional_t<(Bytes < 4), uint32_t, Pack<Bytes>>;
 template <int Bytes>
 __device__ __forceinline__ Vector<Bytes> vector_of(const Element<Bytes> (&elements)[vector_bytes / Bytes]) {
   Vector<Bytes> vector;
-  if constexpr (Bytes < 4) {
-    // One instruction for two halves; the compiler's own choice takes three.
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (Bytes == 2) {
-        vector.words[i] = __byte_perm(elements[2 * i], elements[2 * i + 1], 0x5410);
-      } else {
-        const uint32_t low = __byte_perm(elements[4 * i], elements[4 * i + 1], 0x0040);
-        const uint32_t high = __byte_perm(elements[4 * i + 2], elements[4 * i + 3], 0x0040);
-        vector.words[i] = __byte_perm(low, high, 0x5410);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < vector_bytes / Bytes; ++i) vector.elements[i] = elements[i];
-  }
+  pack_elements<Bytes>(vector.elements, [&](int i) { return elements[i]; });
   return vector;
 }
 
@@ -95,7 +80,7 @@ struct Converted {
     convert_elements<kSrcBytes, kDstBytes, Compute, kN>(conversion, src, dst);
   }
 
-  // In steps, so that the values take few registers.
+  // The conversion is in steps, so that the values take few registers.
   __device__ __forceinline__ Vector<kDstBytes> make_vector(
       const Element<kSrcBytes> (&src)[vector_bytes / kDstBytes]) const {
     constexpr int num_elements = vector_bytes / kDstBytes;
@@ -142,8 +127,8 @@ struct AnyMoved {
   }
 };
 
-// Every pair of types in one kernel: sizes and types are switches, uniform over the grid. Values are double; the
-// product of two floats is computed in float.
+// Every pair of types in one kernel: sizes and types are switches, uniform over the grid. Values are doubles, but a
+// product that is computed in float32 is rounded to it.
 struct AnyConverted {
   Conversion conversion;
   int32_t log2_src_bytes;
@@ -224,8 +209,8 @@ constexpr bool is_moved = false;
 template <int Bytes>
 constexpr bool is_moved<Moved<Bytes>> = true;
 
-// Blocks per SM that a tile kernel is compiled for. Copies: 40 registers leave room for 6 blocks of 256 threads; left
-// alone the compiler takes 72, and fewer blocks are resident.
+// Blocks per SM that a tile kernel is compiled for. Kernels that only move elements get 40 registers, which leave room
+// for 6 blocks of 256 threads. Without this bound the compiler takes 72, and fewer blocks are resident.
 template <class Elements>
 constexpr int min_tile_blocks = is_moved<Elements> || std::is_same_v<Elements, AnyMoved> ? max_resident_tiles : 0;
 

@@ -56,17 +56,12 @@ std::string shortest_decimal(double number) {
 
 // A moved element has no type: one of its size stands for all.
 const char* type_of_size(int32_t element_bytes) {
-  switch (element_bytes) {
-    case 1: return "uint8";
-    case 2: return "float16";
-    case 4: return "float32";
-    case 8: return "float64";
-    default: return "complex128";
-  }
+  constexpr const char* names[] = {"uint8", "float16", "float32", "float64", "complex128"};  // by log2
+  return names[__builtin_ctz(static_cast<unsigned>(element_bytes))];
 }
 
-// " src=STRIDES+ELEMENTS": the strides of an array that is not contiguous, and how far the address of its first element
-// is from a multiple of 128 bytes. The text is empty for a contiguous array at such a multiple.
+// " src=STRIDES+ELEMENTS": the strides of an array that is not contiguous, and how many elements its first one is past
+// a multiple of 128 bytes. The text is empty for a contiguous array that begins at such a multiple.
 std::string place_of(const char* name, const void* pointer, int32_t element_bytes, int rank, const int64_t* extents,
                      const int64_t* strides) {
   int64_t contiguous[max_rank];

@@ -5,12 +5,11 @@
 #include <numeric>
 
 #include "prelu/plan/prelu_backward_problem.h"
-#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// The fraction of the multiprocessors that must have a channel: otherwise other mechanisms are faster.
+// The least part of the multiprocessors that must have work, over all waves. Below it other mechanisms are faster.
 constexpr double min_busy_for(int64_t num_bytes) {
   return num_bytes <= busy_few_bytes ? min_busy_of_few_bytes : min_busy;
 }
@@ -29,7 +28,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
   if (!problem.is_common() || !problem.wants_sums() || !problem.is_whole() || inner < V || row_elements % V != 0 ||
       row_elements >= int64_t{1} << 30 || outer >= int64_t{1} << 30)
     return false;
-  // Two tiles that share a vector both read it. In place, one could read what the other has written: then tiles are
+  // Two tiles that share a vector both read it. In place, one could read what the other has written, so there tiles are
   // whole vectors.
   const bool is_in_place = problem.request.dx != nullptr &&
                            (problem.request.dx == problem.request.x || problem.request.dx == problem.request.dy);
@@ -63,7 +62,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
                                  : choice.vectors_in_flight > 0 ? choice.vectors_in_flight
                                  : are_two                      ? 3
                                                                 : 4;
-  // The passes over the rows are as equal as possible.
+  // All passes over the rows take about the same number of rows.
   const int64_t num_passes = ceil_div(rows_per_block, max_threads / tile_vectors * rows_in_flight);
   const int64_t tile_rows = ceil_div(rows_per_block, num_passes * rows_in_flight);
   const int64_t threads = std::max(round_up(tile_rows * tile_vectors, warp_lanes), warp_lanes * tile_channels);

@@ -6,13 +6,13 @@
 #include <numeric>
 
 #include "prelu/plan/prelu_backward_problem.h"
-#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// How many periods a row has; a period is channels * inner elements. First a row is whole 128-byte lines. It is halved,
-// down to whole vectors, until there are min_rows_of_lines rows and they keep min_busy_rows of the threads busy.
+// How many periods of channels * inner elements a row has. A row begins as the fewest periods that are whole 128-byte
+// lines. It is halved, at most down to whole vectors, until there are min_rows_of_lines rows, which keep min_busy_rows
+// of the threads busy.
 int64_t periods_of_row(const PreluBackwardProblem& problem) {
   const int64_t V = problem.vector_elements, period = problem.shape.channels * problem.shape.inner;
   const auto periods_for = [&](int64_t elements) { return elements / std::gcd(period, elements); };
@@ -25,7 +25,7 @@ int64_t periods_of_row(const PreluBackwardProblem& problem) {
   return periods;
 }
 
-// Few channels: a block adds up its columns of each channel.
+// Are there so few channels that a block can add up its columns of each?
 bool may_fold(const PreluBackwardProblem& problem) {
   return problem.shape.inner == 1 && 2 * problem.shape.channels <= line_vectors * problem.vector_elements &&
          problem.num_vectors > line_vectors;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "prelu/plan/prelu_backward_problem.h"
-#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // by_warp_column: a warp takes one vector of columns of all rows.
 #include "prelu/plan/prelu_backward_problem.h"
-#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// Vectors hold whole channels, and the alphas are aligned.
+// Does each vector have consecutive channels, and are their alphas an aligned vector?
 bool has_whole_channels(const PreluBackwardProblem& problem) {
   return problem.shape.inner == 1 && problem.is_whole() && problem.shape.channels <= max_grid_blocks &&
          alpha_access(problem.tensors.grid, problem.request.alpha, problem.vector_elements) == AlphaAccess::consecutive;

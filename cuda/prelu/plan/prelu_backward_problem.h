@@ -6,6 +6,15 @@
 
 namespace flowk::prelu {
 
+// by_column: rows per block. A tensor takes the first row of the table with a max_bytes above the tensor's bytes.
+struct RowBlock {
+  int64_t max_bytes;
+  int64_t rows;
+};
+
+// What was found by measurement. bench/tuning/prelu_h200.json has the figures.
+#include "prelu/plan/prelu_tuning.inc"
+
 struct PreluBackwardProblem {
   const PreluBackwardRequest& request;
   const Device& device;
@@ -40,15 +49,15 @@ struct Partials {
 // Plans the kernels that sum the partials at the workspace's start.
 void plan_reductions(const PreluBackwardProblem& problem, const Partials& partials, PreluBackwardPlan* plan);
 
-// A mechanism's plan file plans the gradient and its reductions into a plan that has none. It returns false if the
-// mechanism does not fit, or is known to be slower than another.
+// Each plans the gradient by one mechanism, with its reductions. False if the mechanism does not fit, or is known to be
+// slower than another.
 bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_span(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_plane(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 bool plan_by_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);  // always fits
 bool plan_by_warp_column(const PreluBackwardProblem& problem, PreluBackwardPlan* plan);
 
-// True if there are enough rows of whole lines of 128 bytes for short planes to go by columns.
+// Are there enough rows of whole 128-byte lines for by_column to take short planes?
 bool has_rows_of_lines(const PreluBackwardProblem& problem);
 
 }  // namespace flowk::prelu

@@ -4,17 +4,16 @@
 #include <bit>
 
 #include "prelu/plan/prelu_backward_problem.h"
-#include "prelu/plan/prelu_tuning.h"
 
 namespace flowk::prelu {
 namespace {
 
-// A warp sums the terms of a channel that it loads at once, in blocks of min_threads; a block of up to
-// max_row_sum_threads sums more. Not measured.
+// If a channel has at most the terms that a warp loads at once, a warp sums it, in blocks of min_threads. Otherwise a
+// block of up to max_row_sum_threads does. Not measured.
 constexpr int64_t max_terms_of_warp = partials_in_flight * warp_lanes;
 constexpr int64_t min_threads = 128;
-// Partials that a block loads at once, and the most that it sums; more are first summed in segments that a block loads
-// at once.
+// The partials that a block loads at once, and the most that it sums. If there are more, segments that a block loads at
+// once are summed first.
 constexpr int64_t block_terms = partials_in_flight * max_row_sum_threads;
 constexpr int64_t max_block_terms = max_block_loads * block_terms;
 

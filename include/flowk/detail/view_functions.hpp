@@ -8,8 +8,8 @@ namespace flowk {
 inline namespace v0_1 {
 
 /** The mask and the bias of a softmax, and what else its rows have: flowk::softmax_mask().lengths(lengths).causal(). A
- * view that is set broadcasts to the tensor; `lengths`, `sinks` and `row_scale` to the tensor without its last
- * dimension. Numbers per row are float, or double for a tensor of double. */
+ * view that is set broadcasts to the tensor. `lengths`, `sinks` and `row_scale` broadcast to the tensor without its
+ * last dimension. Numbers per row are float, or double for a tensor of double. */
 class softmax_mask {
  public:
   /** Nonzero: the column is masked. */
@@ -111,25 +111,19 @@ class softmax_mask {
   status for_shape(const X &x, const Call &call) const noexcept {
     flowk_softmax_mask parts = parts_;
     detail::Strides<X::static_rank> dense, lengths, bias, sinks, row_scale, scores;
-    if (parts.dense != nullptr)
-      if (const status bad = dense.broadcast("dense", dense_, x.rank(), x.shape()); !bad) return bad;
-    if (parts.lengths != nullptr && x.rank() > 0)
-      if (const status bad = lengths.broadcast("lengths", lengths_, x.rank() - 1, x.shape()); !bad) return bad;
-    if (parts.bias != nullptr)
-      if (const status bad = bias.broadcast("bias", bias_, x.rank(), x.shape()); !bad) return bad;
-    if (parts.sinks != nullptr && x.rank() > 0)
-      if (const status bad = sinks.broadcast("sinks", sinks_, x.rank() - 1, x.shape()); !bad) return bad;
-    if (parts.row_scale != nullptr && x.rank() > 0)
-      if (const status bad = row_scale.broadcast("row_scale", row_scale_, x.rank() - 1, x.shape()); !bad) return bad;
-    if (parts.x != nullptr)
-      if (const status bad = scores.broadcast("scores", x_, x.rank(), x.shape()); !bad) return bad;
-    parts.dense_strides = dense.get();
-    parts.lengths_strides = lengths.get();
-    parts.bias_strides = bias.get();
-    parts.sinks_strides = sinks.get();
-    parts.row_scale_strides = row_scale.get();
-    parts.x_strides = scores.get();
-    return call(&parts);
+    status bad;
+    const auto broadcast = [&](const char *name, const void *pointer, const detail::Layout<any_rank> &part,
+                               int32_t rank, auto *strides, const int64_t **broadcast_strides) {
+      if (bad && pointer != nullptr && rank >= 0) bad = strides->broadcast(name, part, rank, x.shape());
+      *broadcast_strides = strides->get();
+    };
+    broadcast("dense", parts.dense, dense_, x.rank(), &dense, &parts.dense_strides);
+    broadcast("lengths", parts.lengths, lengths_, x.rank() - 1, &lengths, &parts.lengths_strides);
+    broadcast("bias", parts.bias, bias_, x.rank(), &bias, &parts.bias_strides);
+    broadcast("sinks", parts.sinks, sinks_, x.rank() - 1, &sinks, &parts.sinks_strides);
+    broadcast("row_scale", parts.row_scale, row_scale_, x.rank() - 1, &row_scale, &parts.row_scale_strides);
+    broadcast("scores", parts.x, x_, x.rank(), &scores, &parts.x_strides);
+    return bad ? call(&parts) : bad;
   }
 
  private:

@@ -15,12 +15,19 @@
 
 namespace {
 
-using flowk::core::check_no_overlap;
 using flowk::core::check_no_self_overlap;
 using flowk::core::check_size;
 using flowk::core::Divider;
 using flowk::core::IterationSpace;
 using flowk::core::Layout;
+
+// Of elements of one size.
+flowk::core::Status check_no_overlap(const char* a_parameter, const void* a, const Layout& a_layout,
+                                     const char* b_parameter, const void* b, const Layout& b_layout,
+                                     int64_t element_bytes) {
+  return flowk::core::check_no_overlap(a_parameter, a, a_layout, element_bytes, b_parameter, b, b_layout,
+                                       element_bytes);
+}
 
 Layout make_layout(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) {
   Layout layout;

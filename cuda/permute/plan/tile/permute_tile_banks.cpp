@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bank conflicts, and the swizzle and the segments of a general_tile that have the fewest.
-#include "permute/plan/permute_tuning.h"
 #include "permute/plan/tile/permute_tile.h"
 #include "permute/tile_index.h"
 

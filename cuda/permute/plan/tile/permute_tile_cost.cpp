@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The estimate of a tile's time, relative to a copy.
-#include "permute/plan/permute_tuning.h"
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
@@ -17,8 +16,8 @@ float size_cost(const TileCosts& costs, float kb) {
   return cost;
 }
 
-// What `num_ranges` ranges that start on multiples of `alignment` touch beyond their own bytes, in blocks of
-// `block_bytes`.
+// The bytes that `num_ranges` ranges touch beyond their own, if they start on multiples of `alignment` and whole blocks
+// of `block_bytes` are touched.
 float touched_bytes(int64_t num_ranges, int64_t alignment, int64_t block_bytes) {
   return static_cast<float>(num_ranges * (block_bytes - std::min(alignment, block_bytes)));
 }
@@ -58,8 +57,8 @@ bool is_aligned(const TileSearch& search, const Tile& tile) {
   return (slice | extent) % (int64_t{1} << log2_rows_of_word(problem.unit_bytes)) == 0;
 }
 
-// Rows that start inside a sector load a halo if that costs little: then one tile stores each sector. Returns how many
-// times the elements of the slice are loaded.
+// Gives rows that start inside a sector a halo if that costs little: then one tile stores each sector. Returns how
+// often an element is loaded, in the mean.
 float choose_halo(const PermuteProblem& problem, Tile* tile) {
   const Run& dst = tile->dst;
   if (tile->dst_cut < 0 || tile->dst_cut == tile->src_cut || dst.alignment >= sector_bytes) return 1;
@@ -113,7 +112,7 @@ float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const T
                        ceil_div(items, tile_threads / per_segment));
 }
 
-// Parts of sectors at the ends of a run, over the run.
+// The bytes at the ends of a run that are in sectors of other runs too, over the run's bytes.
 float parts_of(int32_t alignment, int64_t bytes) {
   return static_cast<float>(sector_bytes - std::min(alignment, sector_bytes)) / static_cast<float>(bytes);
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a chosen tile to the parameters of its kernel: the grid, the rows, the load and the store.
-#include "permute/plan/permute_tuning.h"
 #include "permute/plan/tile/permute_tile.h"
 
 namespace flowk::permute {
 namespace {
 
-// The dimension along which source rows of neighbouring tiles share a line of src; -1: none. Memory is read in halves
-// of a line, so the next tile reads a shared half again unless it is still in the L2.
+// The dimension along which source rows of neighbouring tiles share a line of src; -1: none. Memory is read in half
+// lines, so the next tile reads a shared half again unless that is still in the L2.
 int dim_that_shares_lines(const PermuteProblem& problem, const Tile& tile) {
   if (tile.src.alignment >= line_bytes / 2) return -1;
   if (tile.src_cut >= 0) return tile.src_cut;
@@ -36,7 +35,8 @@ void set_grid(const PermuteProblem& problem, const TileLayout& layout, TileParam
         layout.extents[d] * problem.dst_strides[d], d == tile.src_cut, d == tile.dst_cut};
     *num_blocks *= tiles[d];
   };
-  // Neighbouring tiles are neighbours in dst. Tiles that share lines of src come while the L2 has those lines.
+  // Neighbouring blocks take tiles that are neighbours in dst. Tiles that share lines of src follow each other while
+  // the L2 has these lines.
   const int sharing_dim = dim_that_shares_lines(problem, tile);
   for (int d = problem.rank - 1; d >= 0; --d) {
     const int64_t bytes = 2 * problem.bytes_of(tile.elements) * *num_blocks * tiles[d];
@@ -110,17 +110,15 @@ void set_rows(const PermuteProblem& problem, const TileLayout& layout, TileParam
 
 TileRowPass pass_over(const TileParams& params, uint32_t rows) {
   const TileRowDim &inner = params.src_row_dims[0], &outer = params.src_row_dims[1];
+  const bool has_outer = params.src_row_rank == 2;
+  const uint32_t extent = inner.divider.divisor, outer_indices = has_outer ? rows / extent : 0;
   TileRowPass pass;
-  pass.innermost = rows;
-  pass.step = rows * inner.stride;
-  pass.shared_step = static_cast<int32_t>(rows) * inner.shared_step;
-  if (params.src_row_rank != 2) return pass;
-  const uint32_t extent = inner.divider.divisor, outer_indices = rows / extent;
-  pass.end = extent;
-  pass.innermost = rows % extent;
+  pass.innermost = rows - outer_indices * extent;
   pass.step = pass.innermost * inner.stride + outer_indices * outer.stride;
   pass.shared_step = static_cast<int32_t>(pass.innermost) * inner.shared_step +
                      static_cast<int32_t>(outer_indices) * outer.shared_step;
+  if (!has_outer) return pass;
+  pass.end = extent;
   pass.wrap_step = outer.stride - extent * inner.stride;
   pass.wrap_shared_step = outer.shared_step - static_cast<int32_t>(extent) * inner.shared_step;
   return pass;
@@ -143,7 +141,7 @@ void set_load(const PermuteProblem& problem, const TileLayout& layout, const Til
         std::max<int64_t>(problem.src_strides[layout.src_rows.dims[i]], 0) * (layout.src_rows.extents[i] - 1);
 }
 
-// Begins the plan of a layout: what all mechanisms, and all with a TileLoad, have in common.
+// Begins the plan of a layout with what all mechanisms have in common, and what those with a TileLoad do.
 template <class Mechanism>
 auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num_threads, PermutePlan* plan) {
   Mechanism& mechanism = plan->mechanism.emplace<Mechanism>();
@@ -220,7 +218,7 @@ bool build_aligned_tile(const TileSearch& search, const TileLayout& layout, Perm
   return true;
 }
 
-// Does dimension `i` of the destination run step on where the one before it ends?
+// Does dimension `i` of the destination run continue the steps of the one before it?
 bool steps_evenly(const RunTable& table, int i) {
   const RunTableDim& inner = table.dims[i - 1];
   return table.dims[i].shared_step == int64_t{inner.shared_step} * inner.divider.divisor;
@@ -240,8 +238,8 @@ void set_table_dims(const TileSearch& search, const TileLayout& layout, RunTable
   if (is_even) table->rank = 1;
 }
 
-// The offset of element e of the destination run: e * run_pitch if its dimensions step evenly, by a table otherwise.
-// The table has one period, an index of the outermost dimension; dimensions that step evenly count as one.
+// Sets how a kernel finds element e of the destination run: at e * run_pitch if the run's dimensions step evenly,
+// otherwise by a table of one period, an index of the outermost dimension. Dimensions that step evenly count as one.
 void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t* shared_bytes) {
   RunTable& table = params->table;
   params->run_pitch = table.dims[0].shared_step;
@@ -259,8 +257,8 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
   const int64_t per_vector = vector_bytes / dst_unit_bytes;
   table.num_entries = period + static_cast<uint32_t>(per_vector - 1);
   table.offset_bytes = *shared_bytes;
-  // Between the copies are as many unused entries as a copy is ahead of the first. Copies are an odd number of vectors
-  // apart: lanes that read different ones use different banks.
+  // Copy c begins with entry c. The entries before that one are written to unused bytes at the end of the copy before.
+  // Copies are an odd number of vectors apart, so that lanes that read different ones use different banks.
   const int64_t copies = std::min(per_vector, max_table_copies);
   const int64_t copy_bytes = round_up(int64_t{sizeof(RunTableEntry)} * (table.num_entries + copies - 1), vector_bytes);
   table.num_copies = static_cast<uint8_t>(copies);
@@ -268,7 +266,7 @@ void set_run_offsets(int32_t dst_unit_bytes, GeneralTileParams* params, int32_t*
   *shared_bytes += table.num_copies * table.copy_bytes;
 }
 
-// No warp of a block is without work: a tile that fewer threads move in one pass has fewer.
+// The threads that one pass over the loads, the stores or the table can use, so that no warp is without work.
 int32_t general_tile_threads(const TileLayout& layout, const GeneralTileParams& params) {
   const int64_t loads = layout.src_rows.count / layout.dense_rows * params.load.vectors_per_row.divisor;
   const int64_t stores = layout.dst_rows.count * params.store.num_vectors;
