@@ -8,20 +8,20 @@
 
 namespace flowk::core {
 
-// Threads that start copies together: one of bulk copies, else those of the block.
+// The threads that start copies together: one thread for bulk copies, otherwise all threads of the block.
 struct CopyGroup {
   int lane;
   int lanes;
 };
 
-// The group of thread `first` of a block, or of all its threads.
+// On sm_90 the group of thread `first` alone; elsewhere the group of all threads of the block.
 __device__ __forceinline__ CopyGroup copy_group(int first) {
   const int thread = static_cast<int>(threadIdx.x);
   return has_sm_90() ? CopyGroup{thread - first, 1} : CopyGroup{thread, static_cast<int>(blockDim.x)};
 }
 
-// Copies into shared memory: begin(), copy() any number of times, less than 1 MB in all, and end(), by the threads of
-// one group; then a __syncthreads(), and wait() by all threads. `barrier` is 8 bytes of shared memory.
+// Copies into shared memory, of less than 1 MB in all. The threads of one group call begin(), copy() any number of
+// times, and end(). Then all threads call __syncthreads() and wait(). `barrier` is 8 bytes of shared memory.
 struct BulkCopies {
   TransactionBarrier barrier;
 
@@ -55,8 +55,8 @@ struct BulkCopies {
     }
   }
 
-  // To global memory: publish() by all threads of a block that wrote to shared memory, a __syncthreads(), and store()
-  // by all. Both addresses and `num_bytes` are multiples of 16; num_bytes may be less than 1.
+  // To global memory: all threads of a block that wrote to shared memory call publish(), __syncthreads() and store().
+  // Both addresses and `num_bytes` are multiples of 16. If num_bytes < 1, nothing is stored.
   static __device__ __forceinline__ void publish() { FLOWK_SM90(, "fence.proxy.async.shared::cta;" :: : "memory"); }
   static __device__ __forceinline__ void store(unsigned char* dst, const unsigned char* shared_src, int num_bytes) {
     if (has_sm_90()) {
@@ -65,7 +65,7 @@ struct BulkCopies {
                  "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst),
                  "r"(address_in_shared(shared_src)), "r"(num_bytes) : "memory");
       FLOWK_SM90(, "cp.async.bulk.commit_group;" :: : "memory");
-      FLOWK_SM90(, "cp.async.bulk.wait_group.read 0;" :: : "memory");  // shared memory is the block's until then
+      FLOWK_SM90(, "cp.async.bulk.wait_group.read 0;" :: : "memory");  // the copy reads shared memory until then
     } else {
 #pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x) * vector_bytes; i < num_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of a cluster send values to each other: st.async writes them into the other block's shared memory and counts
-// their bytes on a barrier there. A block waits only for the bytes that are sent to it: a cluster barrier would make
-// all blocks wait, and its release and acquire by every thread take long.
+// their bytes on a barrier there. A block waits only for the bytes that are sent to it. A cluster barrier would make
+// all blocks wait, and its release and acquire by every thread would take long.
 #pragma once
 
 #include "core/transaction_barrier.cuh"

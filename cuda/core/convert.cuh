@@ -60,8 +60,8 @@ __device__ __forceinline__ ComputeType<T> widen(T x) {
 // x rounded to float16, to the nearest and ties to even.
 __device__ __forceinline__ Float16 to_float16(float x) {
 #ifdef FLOWK_SIMT
-  // What rounds to a normal number, in integers: cuda_fp16.h branches on the bits that are rounded off, which costs a
-  // misprediction for every second number.
+  // Numbers whose result is normal are rounded as integers. cuda_fp16.h branches on the bits that are rounded off, and
+  // every second branch is mispredicted.
   const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffff;
   constexpr uint32_t min_normal = 0x38800000, above_all_rounded = 0x477ff000, exponent_shift = 0x38000000;
   if (magnitude >= min_normal && magnitude < above_all_rounded) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ Float16 to_float16(float x) {
 #endif
   return __float2half_rn(x);
 }
-// Two at once, as the hardware rounds them.
+// Two numbers at once, which is one instruction.
 __device__ __forceinline__ __half2 to_float16(float low, float high) {
 #ifdef FLOWK_SIMT
   return __halves2half2(to_float16(low), to_float16(high));
@@ -115,8 +115,8 @@ __device__ __forceinline__ To convert(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return widen(x) != Wide{0};
   } else if constexpr (!is_float<From> && is_float<To> && sizeof(To) <= 2) {
-    // Through a float type that holds the integer, so that it is rounded once. One of more than 52 bits keeps its upper
-    // ones and the lowest 12 as one sticky bit.
+    // By way of a float type that holds the integer, so that it is rounded once. An integer of more than 52 bits keeps
+    // its upper bits, and its lowest 12 are joined to one sticky bit.
     if constexpr (sizeof(From) <= 2) {
       return convert<To>(static_cast<float>(x));
     } else if constexpr (sizeof(From) == 8) {

@@ -9,8 +9,8 @@
 
 namespace flowk::core {
 
-// Calls body(std::type_identity<T>()) with the type of `dtype`, of kBytes bytes. Only a call that computes in double
-// has integers of 32 bits.
+// Calls body(std::type_identity<T>()) with the type that `dtype` names, which has kBytes bytes. Integers of 32 bits are
+// computed in double only.
 template <int kBytes, class Compute, class Body>
 __device__ __forceinline__ void visit_type(int32_t dtype, const Body& body) {
   if constexpr (kBytes == 1) {
@@ -176,7 +176,7 @@ __device__ __forceinline__ void narrow_elements(int32_t dtype, bool wraps, const
                                                 Pack<kBytes> (&raw)[kN]) {
   if constexpr (kBytes <= 4) {
     if (wraps) {
-      // The value is an integer that Compute holds exactly: of 16 bits in float, of 32 in double.
+      // The value is an integer that Compute holds exactly: of up to 16 bits in float, of up to 32 bits in double.
       using Integer = std::conditional_t<std::is_same_v<Compute, float>, int32_t, int64_t>;
       return pack_elements<kBytes>(raw, [&](int i) { return static_cast<uint32_t>(static_cast<Integer>(values[i])); });
     }

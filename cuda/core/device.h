@@ -12,8 +12,8 @@ struct Device {
   int32_t num_multiprocessors = 1;
   int32_t shared_bytes_per_multiprocessor = 0;
   int32_t shared_bytes_per_block = 0;  // with opt-in
-  // Whether a kernel may start before the stream's previous one ends (programmatic dependent launch): the one rule of
-  // all plans. Older GPUs do not, and code for them does not wait.
+  // May a kernel start before the stream's previous one ends (programmatic dependent launch)? All plans ask here. Older
+  // GPUs cannot, and code for them does not wait.
   bool runs_pdl() const { return capability >= 90; }
   friend bool operator==(const Device&, const Device&) = default;
 };

@@ -23,7 +23,7 @@ std::mutex filling;
 
 Status failure_of(cudaError_t error) {
   cudaGetLastError();
-  // The runtime reports a missing driver as an insufficient one too.
+  // The runtime reports a missing driver as an insufficient one.
   int driver = 0;
   if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver < CUDART_VERSION) {
     if (driver == 0)

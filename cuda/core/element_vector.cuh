@@ -12,9 +12,9 @@ union ElementVector {
   T elements[vector_width<T>];
 };
 
-// tensor[first], ..., tensor[first + V - 1], with those of `absent` for elements that do not exist. `shift` bytes
-// before tensor[first] is a multiple of 16: a shifted vector comes from the two aligned ones that hold it, or from
-// single elements at the tensor's end. With kWhole the vector exists and is aligned.
+// tensor[first], ..., tensor[first + V - 1]. An element that does not exist is taken from `absent`. tensor[first] is
+// `shift` bytes past a multiple of 16: a shifted vector is cut from the two aligned ones that hold it, and at the
+// tensor's ends loaded element by element. With kWhole the vector exists and is aligned.
 template <class T, bool kWhole>
 __device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first, int64_t num_elements, int shift,
                                                const uint4& absent = {0, 0, 0, 0}) {
@@ -34,15 +34,15 @@ __device__ __forceinline__ uint4 load_elements(const void* tensor, int64_t first
   return vector.whole;
 }
 
-// Keeps the load of `vector` where it stands. Otherwise the compiler moves it down to the vector's use, behind the
-// loads and the branches that find the alphas.
+// Keeps the load of `vector` where it is written. Otherwise the compiler moves it down to the vector's first use, after
+// the loads and the branches that find the alphas.
 __device__ __forceinline__ void issue_load([[maybe_unused]] uint4& vector) {
 #ifndef FLOWK_SIMT
   asm volatile("" : "+r"(vector.x), "+r"(vector.y), "+r"(vector.z), "+r"(vector.w));
 #endif
 }
 
-// Stores the elements that exist; with kWhole all do.
+// Stores the elements that exist. With kWhole all of them do.
 template <class T, bool kWhole>
 __device__ __forceinline__ void store_elements(void* tensor, int64_t first, int64_t num_elements, const uint4& bytes) {
   constexpr int V = vector_width<T>;

@@ -36,8 +36,8 @@ struct Term {
   int64_t divisor;  // of this stride and all smaller ones
 };
 
-// Whether some indices give a sum of terms in [lowest, highest]. Terms are sorted by stride, largest first; `remaining`
-// is the largest sum. `steps` bounds the work: the result is true when it runs out.
+// Do some indices give a sum of terms in [lowest, highest]? Terms are sorted by stride, largest first, and `remaining`
+// is the largest sum. `steps` bounds the work: after that many the result is true.
 bool some_sum_in(const Term* terms, int num_terms, int64_t remaining, int64_t lowest, int64_t highest, int* steps) {
   if (--*steps < 0) return true;
   lowest = std::max<int64_t>(lowest, 0);

@@ -31,7 +31,7 @@ inline Status check_grid_size(int64_t num_blocks) {
   FLOWK_RETURN_IF_ERROR(check_grid_size(config.num_blocks));
   const cudaError_t error = detail::launch_by_addresses(kernel, config, stream, addresses);
   if (error == cudaSuccess) return {};
-  cudaGetLastError();  // the error is reported here; do not leave it for the caller's own next check
+  cudaGetLastError();  // clears the error, which is reported here, so that the caller's next check does not see it
   return Status::failure(status_of(error), "kernel launch failed: %s", cudaGetErrorString(error));
 }
 #endif

@@ -8,10 +8,10 @@
 
 namespace flowk::core {
 
-// Limits the number of blocks to the clusters that are resident at once with one block per multiprocessor. The limit
-// comes from the GPCs: a cluster cannot span two. An H200 of 132 multiprocessors holds 30 clusters of 4 blocks,
-// 15 of 8, or 7 of 16. The runtime is asked once per device and cluster size, for blocks that use all of a
-// multiprocessor's shared memory, so that the answer is the same for every kernel.
+// Limits the grid to the clusters that are resident at once with one block per multiprocessor. A cluster lies in one
+// GPC, so some multiprocessors stay free: an H200 of 132 multiprocessors holds 30 clusters of 4 blocks, 15 of 8, or 7
+// of 16. The runtime is asked once per device and cluster size, for blocks that use all of a multiprocessor's shared
+// memory, so that the answer is the same for every kernel.
 template <class... Parameters>
 Status limit_to_resident(void (*kernel)(Parameters...), LaunchConfig* config) {
 #ifdef FLOWK_SIMT

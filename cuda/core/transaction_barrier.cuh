@@ -11,9 +11,9 @@
 
 namespace flowk::core {
 
-// has_sm_90(): clusters and bulk copies exist. The executor has them if FLOWK_SIMT_CAPABILITY is 90. is_below_sm_90: no
-// plan has clusters, and kernels that need them are empty. FLOWK_SM90(call, asm...) is the instruction if it exists; on
-// the executor it is the call, which may be empty.
+// has_sm_90(): do clusters and bulk copies exist? On the executor they do if FLOWK_SIMT_CAPABILITY is 90.
+// is_below_sm_90: code for GPUs without them, where kernels that need clusters are empty. FLOWK_SM90(call, asm...) is
+// the instruction if it exists; on the executor it is the call, which may be empty.
 #if defined(FLOWK_SIMT)
 constexpr bool is_below_sm_90 = false;
 inline bool has_sm_90() { return simt::position().has_sm_90; }
@@ -34,7 +34,7 @@ __device__ constexpr bool has_sm_90() { return true; }
 #endif
 
 #ifndef FLOWK_SIMT
-// As instructions of sm_90 take it.
+// The address of shared memory as instructions of sm_90 take it.
 __device__ __forceinline__ uint32_t address_in_shared(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
@@ -43,14 +43,14 @@ __device__ __forceinline__ uint32_t address_in_shared(const void* shared) {
 struct TransactionBarrier {
   uint64_t* memory;
 
-  // `num_arrivals` end a phase. By one thread, before a barrier of the block or the cluster.
+  // `num_arrivals` arrivals end a phase. One thread calls it, before a barrier of the block or the cluster.
   __device__ __forceinline__ void init([[maybe_unused]] int num_arrivals) const {
     FLOWK_SM90(simt::init_transactions(memory, num_arrivals),
                "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_in_shared(memory)),
                "r"(num_arrivals) : "memory");
     FLOWK_SM90(, "fence.mbarrier_init.release.cluster;" :: : "memory");
   }
-  // Before the thread's own arrival.
+  // The thread calls it before its own arrival.
   __device__ __forceinline__ void expect([[maybe_unused]] int num_bytes) const {
     FLOWK_SM90(simt::expect_transactions(memory, num_bytes),
                "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(address_in_shared(memory)),

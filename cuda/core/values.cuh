@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements in 32-bit words, widened to the type that they are computed in and narrowed again: exact, and rounded once
-// to the nearest. 16-bit elements go in pairs: one by one, the compiler would move the words in halves.
+// Elements in 32-bit words: widened to the type that they are computed in, which is exact, and narrowed again, which
+// rounds once to the nearest. 16-bit elements are taken in pairs, because the compiler would move single ones in
+// halves.
 #pragma once
 
 #include <cstring>
@@ -27,7 +28,7 @@ __device__ __forceinline__ uint32_t word_of(const Pair<T>& pair) {
   return word;
 }
 
-// Two neighbouring elements as floats, and back. Those of 8 bits are in the low half of the word.
+// Two neighbouring elements as floats, and back. Elements of 8 bits are in the low half of the word.
 template <class T>
 __device__ __forceinline__ float2 widen_pair(uint32_t word) {
   if constexpr (is_float8<T>)
@@ -52,7 +53,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
 template <class T>
 constexpr int vector_width = vector_bytes / static_cast<int>(sizeof(T));
 
-// The elements of all words: floats of 16 to 64 bits.
+// Widens and narrows the elements of kWords words: floats of 16 to 64 bits.
 template <class T, int kWords>
 __device__ __forceinline__ void widen_words(const uint32_t (&words)[kWords], ComputeType<T>* values) {
   if constexpr (is_float16<T>) {

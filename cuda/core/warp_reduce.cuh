@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and maxima over the lanes of a warp. All lanes of the warp call them; the order of the additions is always the
-// same.
+// Sums and maxima over the lanes of a warp. All lanes of the warp call the functions. The order of the additions is
+// always the same.
 #pragma once
 
 #include "core/float_vector.cuh"
@@ -28,7 +28,7 @@ __device__ __forceinline__ float max_over_warp(float value) {
 }
 #endif
 
-// Over `lanes` neighbouring lanes of a warp, a power of 2 <= kMax.
+// The largest value of `lanes` neighbouring lanes, a power of 2 and at most kMax, returned to each of them.
 template <int kMax = 32, class A>
 __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
 #if defined(FLOWK_SIMT) || __CUDA_ARCH__ >= 800
@@ -41,9 +41,9 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
   return value;
 }
 
-// Sums each of a lane's kValues values over the 2^kSteps lanes that differ in lane bits 4, 3, ... The lanes divide the
-// values: while a lane has two or more, each step keeps half of them. A lane ends with values[0] to
-// values[max(kValues >> kSteps, 1) - 1]; the return value is the index that values[0] had.
+// Sums each of a lane's kValues values over the 2^kSteps lanes that differ in lane bits 4, 3, ... The lanes share the
+// values: in each step a lane with two or more keeps half of them. In the end a lane has the sums values[0] to
+// values[max(kValues >> kSteps, 1) - 1]. Returns the index that values[0] had at first.
 template <int kSteps, class Sum, int kValues>
 __device__ __forceinline__ int sum_values_over_lanes(Sum (&values)[kValues], int lane) {
   int index = 0;

@@ -57,7 +57,7 @@ struct Tiles : Rows {
 struct Contiguous {
   ContiguousElementwiseParams<max_operands> params;
 };
-// `out` is contiguous; inputs that are not repeat a run or its elements.
+// `out` is contiguous. Each input is too, or repeats a run or the run's elements.
 struct Broadcast {
   BroadcastElementwiseParams<max_operands> params;
 };
@@ -81,8 +81,8 @@ constexpr ElementwiseKernel kernel_of =
     static_cast<ElementwiseKernel>(ElementwiseMechanism(std::in_place_type<Mechanism>).index());
 const char* elementwise_kernel_name(ElementwiseKernel kernel);
 
-// Is this kernel compiled? The plan chooses among the compiled ones, and the files of instantiate/ hold no others. Rare
-// ones are left out: a plan then takes shorter packs, or the next kernel.
+// Is this kernel compiled? The plan chooses among the compiled kernels, and the files of instantiate/ hold no others.
+// Rare kernels are left out: a plan then takes shorter packs, or the next kernel.
 constexpr bool has_kernel(ElementwiseKernel kernel, ElementwiseArity arity, ComputeClass compute, int32_t pack_elements,
                           OpCost cost) {
   const bool is_float32 = compute == ComputeClass::float32, is_int32 = compute == ComputeClass::int32;
@@ -128,7 +128,7 @@ constexpr ElementwiseArity arity_of(ElementwiseFile file) {
                                             : ElementwiseArity::binary;
 }
 
-// The parameters of a kernel of kOperands operands. A plan has parameters of max_operands; they begin with these bytes.
+// The parameters of a kernel of kOperands operands: the first bytes of a plan's parameters, which are of max_operands.
 template <int kOperands, template <int> class Params>
 Params<kOperands> params_for(const Params<max_operands>& plan) {
   Params<kOperands> params;
@@ -160,14 +160,14 @@ struct ElementwisePlan {
 // class's width.
 constexpr int32_t from_unsigned = 1 << 16;
 
-// Except in contiguous kernels indices have 31 bits. plan_elementwise() takes no more elements than this, and
-// split_request() halves a request.
+// Indices have 31 bits, except in contiguous kernels. plan_elementwise() takes at most this many elements, and
+// split_request() halves a request of more.
 constexpr int64_t max_strided_elements = int64_t{1} << 30;
 bool needs_split(const ElementwiseRequest& request);
 void split_request(const ElementwiseRequest& request, ElementwiseRequest* first, ElementwiseRequest* second);
 
-// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` forces the packs per thread of contiguous and
-// broadcast, if it can; 0 lets the plan choose.
+// Chooses kernel, pack and launch. `request.shape` is simplified. `packs` is the number of packs per thread, if the
+// kernel can have it; 0 lets the plan choose.
 void plan_elementwise(const ElementwiseRequest& request, const Device& device, int32_t packs, ElementwisePlan* plan);
 
 // Enqueues the plan.

@@ -56,11 +56,12 @@ inline constexpr UnaryOp unary_ops[] = {FLOWK_UNARY_OPS(FLOWK_ROW)};
 inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 #undef FLOWK_ROW
 
-// Calls run(ops) with the operations that share the kernel of op `op`, one of kOps. Contiguous: those of its cost, or
-// the operation alone. Other kernels need 40 registers and more themselves: light operations share one where that
-// leaves room for one block more per SM, and all others share one. Integers: all, except divisions and powers of 16
-// bits, which would take registers from the light ones. float64 has heavy operations in contiguous and strided only.
-// silu_mul has a strided kernel of its own: its inputs are usually halves of rows.
+// Calls run(ops) with the operations that share a kernel with `op`, one of kOps. In contiguous these are the operations
+// of its cost, or the operation alone. Other kernels need 40 registers and more themselves: there light operations
+// share a kernel if that leaves room for one more block per SM, and all others share one. All operations of integers
+// share a kernel, except divisions and powers of 16 bits, which would take registers from the light ones. float64 has
+// heavy operations in contiguous and strided only. silu_mul has a strided kernel of its own, because its inputs are
+// usually halves of rows.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
 Status visit_ops(int32_t op, Run run) {
   using enum OpCost;

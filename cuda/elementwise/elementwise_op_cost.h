@@ -10,7 +10,7 @@
 
 namespace flowk::elementwise {
 
-// At most 40 registers per thread are 6 blocks per SM, 48 are 5, 64 are 4.
+// An SM holds 6 blocks with at most 40 registers per thread, 5 with 48, and 4 with 64.
 enum class OpCost : int32_t {
   light,     // a few instructions
   medium,    // at most 40 registers

@@ -29,7 +29,7 @@ bool is_float(flowk_dtype dtype);
 bool is_complex(flowk_dtype dtype);
 bool takes_dtype(const OpInfo& info, flowk_dtype dtype);
 
-// 1: the other operands must have x's type; 2: they must have y's type.
+// The input that the other operands must have the type of: 1 is x, 2 is y.
 int typed_input_of(ElementwiseArity arity, int32_t op);
 
 // The cost of a request's operation.

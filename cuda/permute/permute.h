@@ -45,8 +45,8 @@ struct Tiles {
 };
 
 struct CopyRows : Rows {};  // the last dimension stays last: rows of aligned units, or of converted elements
-// The same at any alignment: 16-byte stores built from two 16-byte loads. `is_reversed`: the last dimension runs
-// downwards in dst, and params.dst is the lowest address.
+// The same rows at any alignment: each 16-byte store is made from two 16-byte loads. `is_reversed`: the last dimension
+// runs downwards in dst, and params.dst is the lowest address.
 struct CopyShiftedRows : Rows {
   bool is_reversed = false;
   friend bool operator==(const CopyShiftedRows&, const CopyShiftedRows&) = default;
@@ -54,7 +54,7 @@ struct CopyShiftedRows : Rows {
 struct AlignedTile : Tiles<AlignedTileParams> {};  // a tile through shared memory, src and dst aligned to 16 bytes
 struct GeneralTile : Tiles<GeneralTileParams> {};  // a tile of any runs, extents and alignment
 struct ByteTile : Tiles<ByteTileParams> {};        // 1-byte elements at any alignment, transposed by words in registers
-struct StridedTile : Tiles<StridedTileParams> {};  // by single elements: src or dst has no dimension of stride 1
+struct StridedTile : Tiles<StridedTileParams> {};  // element by element: src or dst has no dimension of stride 1
 
 // 2 to 4 planes become pixels of 2 to 4 channels (`interleaves`), or pixels planes, src and dst aligned to 16 bytes.
 struct Channels {
@@ -105,7 +105,8 @@ struct PermutePlan {
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 
   PermuteKernel kernel() const { return static_cast<PermuteKernel>(mechanism.index()); }
-  // The kernel parameters, of a tile those that all tiles have; null if the mechanism has others.
+  // The kernel parameters of a copy, those that all tiles have, and those of channels; null if the mechanism has
+  // others.
   const CopyParams* copy() const { return find<CopyParams>(); }
   const TileParams* tile() const { return find<TileParams>(); }
   const ChannelParams* channels() const { return find<ChannelParams>(); }
@@ -137,13 +138,13 @@ inline float PermutePlan::predicted_cost() const {
 // Chooses the mechanism and its parameters. Never fails: every checked request has a plan.
 void plan_permute(const PermuteRequest& request, const Device& device, PermutePlan* plan);
 
-// The same plan, or the measured one, from the thread's plan cache, which is much faster than planning a tile.
-// `*plan` holds until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded,
-// or FLOWK_LOG_SHAPES one that cannot be written.
+// The same plan, or the measured one, from the thread's plan cache, which is much faster than planning a tile. `*plan`
+// is valid until the thread's next call. Fails if FLOWK_PLANS names a file that cannot be loaded, or FLOWK_LOG_SHAPES
+// one that cannot be written.
 Status cached_plan(const PermuteRequest& request, const Device& device, const PermutePlan** plan);
 
-// Lets the plan move several pairs of tensors. The offsets are in bytes from the pointers of its request. False, with
-// the plan unchanged, if it has too many dimensions or blocks.
+// Changes the plan so that it moves several pairs of tensors. The offsets are in bytes from the pointers of its
+// request. False, with the plan unchanged, if it has too many dimensions or blocks.
 bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan);
 
 // Enqueues the plan.
@@ -155,11 +156,11 @@ void explain_permute(const PermutePlan& plan, const PermuteRequest& request, cha
 // Bool, the integers to 32 bits and the real floats.
 bool is_convertible(flowk_dtype dtype);
 
-// Does the call only move bits? Then it is a plain permute of src_dtype: equal types, or integers of one size,
-// unscaled.
+// Does the call only move bits, so that it is a permute of src_dtype? It does if the types are equal, or integers of
+// one size, and the scale is 1.
 bool is_plain_move(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
-// The conversion of a call that does more than move bits, between two types that is_convertible() takes.
+// The conversion of a call that does more than move bits, between two convertible types.
 Conversion conversion_of(flowk_dtype src_dtype, flowk_dtype dst_dtype, double scale);
 
 }  // namespace flowk::permute

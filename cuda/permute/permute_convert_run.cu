@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_permute_convert(): from a plan to the launch of its kernel.
 //
-// Pairs of sizes that people convert between have kernels of their own. A pair that has none for a mechanism shares one
-// kernel, which decides sizes and types at run time.
+// Pairs of sizes that people convert between have kernels of their own. All other pairs share one kernel per mechanism,
+// which decides sizes and types at run time.
 #include <optional>
 
 #include "core/launch.cuh"
@@ -27,7 +27,7 @@ AnyConverted any_converted(const PermutePlan& plan) {
   return {*plan.conversion, log2(plan.unit_bytes), log2(plan.dst_unit_bytes)};
 }
 
-// Launches a kernel that is compiled for the pair Elements.
+// Launches a kernel that is compiled for the sizes of Elements.
 template <class Elements, class Kernel, class Chosen>
 Status launch_own(Kernel* kernel, const PermutePlan& plan, const Chosen& chosen, flowk_stream stream) {
   return launch(kernel, plan.launch, stream, chosen.params, Elements{*plan.conversion});

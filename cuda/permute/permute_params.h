@@ -26,8 +26,8 @@ struct CopyDim {
   friend bool operator==(const CopyDim&, const CopyDim&) = default;
 };
 
-// An item of a copy is what one thread moves: a unit, a pack of converted elements, or a 16-byte vector of dst memory
-// that a row may touch.
+// An item of a copy is what one thread moves: a unit, a pack of converted elements, or the part of a row in one aligned
+// 16-byte vector of dst.
 struct CopyParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
@@ -62,7 +62,8 @@ struct TileRowDim {
 
 constexpr int max_tile_dims = 8;  // of a tile's rows, or of a run
 
-// Rows, bytes or elements of a tile inside the tensor: a constant, or some for each index of a cut dimension inside.
+// How many rows, bytes or elements of a tile are inside the tensor: a constant, or a number for each index of a cut
+// dimension that is inside.
 struct TileCount {
   int32_t constant = 0;  // 0 if a dimension is cut
   int32_t per_src_index = 0;
@@ -75,11 +76,11 @@ struct TileCount {
 };
 
 // What all tile kernels read. A tile is a box of elements. In src it is `src_rows` rows of one contiguous run each, in
-// dst `dst_rows` rows of another. The source run consists of src's innermost dimensions, the destination run of dst's.
-// The source rows are the dimensions that only the destination run has, the destination rows those that only the source
-// run has. Only the outermost dimension of a run is cut, into slices. Its last slice is shorter: that tile has fewer
-// rows in one tensor and shorter runs in the other. If both runs are whole and short, further dimensions are rows in
-// both tensors.
+// dst `dst_rows` rows of another run. The source run consists of src's innermost dimensions, the destination run of
+// dst's. The source rows are the dimensions that only the destination run has, and the destination rows are those that
+// only the source run has. Only the outermost dimension of a run is cut, into slices. The last slice may be shorter:
+// that tile has fewer rows in one tensor and shorter runs in the other. If both runs are whole and short, further
+// dimensions are rows in both tensors.
 struct TileParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
@@ -94,7 +95,7 @@ struct TileParams {
   int32_t src_slice = 1, dst_slice = 1;  // indices
   int32_t src_last_slice = 1;            // indices of the last slice of src
   int32_t dst_last_end = 1;              // indices of the last slice of dst, with the halo
-  int32_t dst_second_last_end = 1;       // of the slice before the last, which the halo may shorten too
+  int32_t dst_second_last_end = 1;       // of the slice before, which may be shorter because of the halo
   int32_t halo = 0;  // indices of dst's cut dimension before the slice, so that rows can start on a granule
   TileCount src_run_bytes;
   TileCount src_rows;
@@ -105,15 +106,15 @@ struct TileParams {
   int32_t skipped_elements = 0;  // elements at the start of the halo that no row needs: not loaded
   int32_t skipped_src_rows = 0;  // their source rows
 
-  // Order matters: parameters are read from memory line by line. The parameters of the store follow the scalars. Those
-  // of the load come last, because a kernel asks for them while it waits for the previous grid. So TileParams is the
-  // last member of a kernel's parameters.
+  // The order matters, because parameters are read from memory line by line. The parameters of the store follow the
+  // scalars. The parameters of the load come last, because a kernel reads them while it waits for the previous grid. So
+  // TileParams is the last member of a kernel's parameters.
   TileRowDim dst_row_dims[max_tile_dims];
   TileRowDim src_row_dims[max_tile_dims];
   GridDim grid[max_rank];
   friend bool operator==(const TileParams&, const TileParams&) = default;
 
-  // Of a tile that is not at the edge of the tensor, with its halo.
+  // The count of a tile that is not at the edge of the tensor, with its halo.
   int32_t whole_count(const TileCount& count) const { return count.total(src_slice, dst_slice + halo); }
 };
 
@@ -212,9 +213,9 @@ struct GeneralTileParams {
   friend bool operator==(const GeneralTileParams&, const GeneralTileParams&) = default;
 };
 
-// An item is 4 source rows by up to 16 of their bytes: a word of the destination run in each of these columns. The
-// tile's columns are its destination rows, in the order of src; a second dimension of them is `outer`. Columns replace
-// the source rows in shared memory.
+// The tile's columns are its destination rows, in the order of src; if they have a second dimension, that is `outer`. A
+// thread's item is 4 source rows by up to 16 columns: one word of the destination run in each of these columns. In
+// shared memory the columns replace the source rows.
 struct ByteTileParams {
   Divider words_per_run;   // of 4 elements
   Divider sets_per_outer;  // of an item's columns, in one index of the outer dimension
@@ -222,7 +223,7 @@ struct ByteTileParams {
   int32_t words_per_item = 4;       // of 4 columns each
   int32_t store_bytes = 4;          // an item stores 4, 2 or 1 bytes of a column at once
   bool src_rows_are_words = false;  // all source rows start at the same offset in a word
-  int32_t rotation_shift = 0;       // then a thread's first word = element >> rotation_shift & 3; or no_rotation
+  int32_t rotation_shift = 0;       // if so, a thread's first word = element >> rotation_shift & 3; or no_rotation
   // Otherwise the columns of word w start ((w >> skew_shift) & skew_mask) words to the left.
   int32_t skew_shift = 0;
   uint32_t skew_mask = 0;
@@ -236,8 +237,8 @@ struct ByteTileParams {
   int32_t dst_granule = 16;           // the bytes that the segments of a destination row are aligned to
   int32_t halo_bytes = 0;             // of a destination row
   int32_t rows_offset_bytes = 0;      // of the table of destination rows in shared memory
-  // Destination runs that lie one after the other in dst are joined to one destination row.
-  //   runs per row = run_join's divisor; with joins_src_cut: columns of the tile / run_join's divisor
+  // Destination runs that lie one after the other in dst are joined to one destination row. The divisor is the number
+  // of runs per row; with joins_src_cut it is the number of rows.
   Divider run_join;
   bool joins_src_cut = false;
   RunTable table;  // of rank 1: element e of the destination run stands at e * its step, and there is no table
@@ -271,7 +272,7 @@ constexpr int tile_threads = 256;
 constexpr int max_resident_tiles = 6;
 
 // byte_tile: a block's threads hold all items of the tile, at most two each. Small tiles have blocks of 128 threads,
-// larger ones of 256. 1280 resident threads leave each thread the registers for two items. Not measured.
+// larger tiles of 256. With 1280 resident threads each has enough registers for two items. Not measured.
 constexpr int max_items_per_thread = 2;
 constexpr int byte_tile_threads = 128;
 constexpr int byte_tile_resident_threads = 1280;
@@ -279,14 +280,15 @@ constexpr int max_words_per_item = 4;  // of columns
 constexpr int columns_per_word = 4;
 constexpr int rows_per_item = 4;  // the bytes of a word
 constexpr int no_rotation = 31;
-constexpr int column_margin = 3;  // columns before the tile's that an item may have, so that it starts on a word
+constexpr int column_margin = 3;  // most columns before the tile's first that an item has, so that it starts on a word
 
 // Threads per block of channels, at most; each owns 16 bytes of every plane.
 constexpr int max_channel_threads = 128;
 constexpr int min_channels = 2, min_converted_channels = 3, max_channels = 4;  // that have kernels
 
-// Planes of 16-byte vectors in one tensor; in the other one contiguous span of pixels per batch, num_channels
-// neighbouring elements per pixel. A tile is the same range of vectors of all planes, one vector per thread and plane.
+// One tensor has planes of 16-byte vectors. The other has one contiguous span of pixels per batch, and a pixel is
+// num_channels neighbouring elements. A tile is the same range of vectors of all planes, one vector per thread and
+// plane.
 struct ChannelParams {
   const unsigned char* src = nullptr;
   unsigned char* dst = nullptr;
@@ -303,7 +305,8 @@ struct ChannelParams {
   friend bool operator==(const ChannelParams&, const ChannelParams&) = default;
 };
 
-// aligned_tile: destination rows that one thread stores together, log2. Elements of 1 and 2 bytes are read as words.
+// aligned_tile: log2 of the destination rows that one thread stores together, because elements of 1 and 2 bytes are
+// read as words.
 FLOWK_HOST_DEVICE constexpr int log2_rows_of_word(int element_bytes) {
   return element_bytes == 1 ? 2 : element_bytes == 2 ? 1 : 0;
 }
@@ -320,9 +323,9 @@ auto& launch_params(Params& params) {
     return params;
 }
 
-// If a launch has several pairs, pair i stands at an offset in bytes from the parameters' src and dst. The offsets lie
-// in the steps of the last dimensions, which such a launch must not use: a longer list of parameters makes every launch
-// slower.
+// If a launch has several pairs, pair i is at offsets in bytes from the parameters' src and dst. The offsets are kept
+// in the steps of the last dimensions, which such a launch must not have, because more parameters would make every
+// launch slower.
 FLOWK_HOST_DEVICE constexpr int pair_dim(int pair) { return max_rank - 1 - pair; }
 template <class Params>
 FLOWK_HOST_DEVICE auto& pair_src_offset(Params& params, int pair) {
@@ -339,9 +342,9 @@ FLOWK_HOST_DEVICE auto& pair_dst_offset(Params& params, int pair) {
     return params.grid[pair_dim(pair)].dst_step;
 }
 
-// Whether a conversion between elements of these sizes has kernels of these mechanisms. Aligned tiles: where they are
-// faster than general_tile. Images need channels: computed in float32, between two sizes, units of 1 byte in pixels
-// only.
+// Does a conversion between elements of these sizes have kernels of the mechanism? aligned_tile has them if it is
+// faster than general_tile. channels has those that images need: computed in float32, between two sizes, and with
+// elements of 1 byte in pixels only.
 FLOWK_HOST_DEVICE constexpr bool converts_aligned_tiles(int src_bytes, int dst_bytes, bool in_double) {
   return in_double ? src_bytes == 8 && dst_bytes == 4 : src_bytes * dst_bytes == 2;
 }

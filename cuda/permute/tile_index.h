@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where rows and elements of a tile stand, for its kernels and for the planner, which counts their bank conflicts.
+// Where rows and elements of a tile are in memory, for its kernels and for the planner, which counts bank conflicts.
 #pragma once
 
 #include "core/index_split.h"
@@ -29,12 +29,13 @@ FLOWK_HOST_DEVICE int32_t locate_run_element(const RunTable& table, uint32_t ele
   return shared_offset;
 }
 
-// byte_tile: how many columns to the left of its place the item with word `word` of the destination run starts.
+// byte_tile: how many columns further left an item starts because it has word `word` of the destination run.
 FLOWK_HOST_DEVICE int32_t skew_of(uint32_t word, int32_t shift, uint32_t mask) {
   return static_cast<int32_t>(4 * (word >> shift & mask));
 }
 
-// byte_tile: the word of its columns that the item at element `element` of the destination run takes first.
+// byte_tile: which of its words of columns an item takes first, if it begins at element `element` of the destination
+// run.
 FLOWK_HOST_DEVICE int32_t first_word_of(int32_t element, int32_t rotation_shift) {
   return element >> rotation_shift & 3;
 }

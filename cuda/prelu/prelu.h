@@ -43,7 +43,7 @@ struct PreluBackwardRequest {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// The general form of a kernel takes any alignment, position and type of alpha. The others need tensors that are
+// The general form of a kernel takes any alignment, position and type of alpha. The special form needs tensors that are
 // aligned and end with a whole vector, positions of 31 bits, and alphas of the type of x.
 struct PreluPlan {
   bool is_general = false;
@@ -63,7 +63,7 @@ void explain_prelu(const PreluPlan& plan, char* text, size_t text_bytes);
 
 // A block, or a cluster of blocks, takes all elements of its channels and finishes their sums.
 struct ByChannel {
-  int32_t vectors_in_flight = 3;  // of x and of dy, that a thread loads before it uses any: 3 or 4, one in clusters
+  int32_t vectors_in_flight = 3;  // of x and of dy, that a thread loads before it uses any: 3 or 4
   ByChannelParams params;
   friend bool operator==(const ByChannel&, const ByChannel&) = default;
 };
@@ -85,8 +85,8 @@ struct ByPlane {
 
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
-  // If not, tensors are aligned alike, only the first and the last vector may be partial, and alphas have the type of
-  // x.
+  // The special form needs tensors that are aligned alike, of which only the first and the last vector may be partial,
+  // and alphas of the type of x.
   bool is_general = false;
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;
@@ -98,7 +98,7 @@ struct ByWarpColumn {
   friend bool operator==(const ByWarpColumn&, const ByWarpColumn&) = default;
 };
 
-// There are no elements: dalpha alone.
+// There are no elements: only dalpha is written.
 struct NoElements {
   friend bool operator==(const NoElements&, const NoElements&) = default;
 };

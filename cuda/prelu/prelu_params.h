@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the PReLU kernels, one struct per kernel. They arrive in lines of 64 bytes, and each line is a
-// wait: what a kernel needs first stands together.
+// The parameters of the PReLU kernels, one struct per kernel. They arrive in lines of 64 bytes, and a kernel waits for
+// each line, so what it needs first stands together.
 //
 // The tensors are (outer, channels, inner), contiguous. Threads walk them in vectors: 16 bytes that are aligned in the
 // output. Vector k holds the V = 16 / element bytes elements from k * V - misalignment on, where `misalignment` is the
@@ -19,8 +19,8 @@
 
 namespace flowk::prelu {
 
-// Threads per block, at most; each has one vector at a time. Blocks of 4 KB in memory order are as fast as a copy.
-// bench/tuning/prelu_h200.json has that measurement; the other bounds are not measured.
+// Threads per block, at most. Each thread has one vector at a time. Blocks of 4 KB in memory order are as fast as a
+// copy: bench/tuning/prelu_h200.json has that measurement. The other bounds are not measured.
 constexpr int max_prelu_threads = 256;
 constexpr int max_backward_threads = 512;
 constexpr int max_span_threads = 256;
@@ -28,7 +28,7 @@ constexpr int max_row_sum_threads = 1024;
 constexpr int partials_in_flight = 8;  // that a thread of reduce_partials loads at once
 constexpr int max_cluster_blocks = 8;  // every GPU with clusters allows 8
 
-// Kernels for clusters: the vectors of x and of dy that a thread of by_channel has in flight.
+// The vectors of x and of dy that a thread of by_channel has in flight in kernels for clusters.
 constexpr int by_channel_rows_of_cluster(int64_t element_bytes) { return element_bytes >= 4 ? 3 : 4; }
 
 // Which alphas the elements of one vector need.
@@ -74,7 +74,7 @@ struct BackwardTensors {
   const void* alpha = nullptr;
   void* dx = nullptr;        // null: not wanted
   void* dalpha = nullptr;    // not null: the kernel finishes the sums and writes them here
-  void* partials = nullptr;  // else it writes partial sums here; both null: no sums are wanted
+  void* partials = nullptr;  // not null: it writes partial sums here; if both are null, no sums are wanted
   int16_t dy_shift = 0;      // as ForwardParams::x_shift
   int16_t x_shift = 0;
   bool has_float_alpha = false;  // alpha and dalpha, with 16-bit elements
@@ -116,7 +116,7 @@ struct BySpanParams {
 };
 
 // A block takes `span_vectors` consecutive vectors, one per thread. A plane overlaps at most `partials_per_plane`
-// spans; partials are (outer * partials_per_plane, channels).
+// spans. Partials are (outer * partials_per_plane, channels).
 struct ByPlaneParams {
   BackwardTensors tensors;
   int32_t span_vectors = 0;
@@ -147,12 +147,12 @@ struct ByColumnParams {
   int64_t row_vectors = 0;
   bool has_wide_rows = false;  // positions in a row need more than 31 bits
   int64_t num_columns = 0;
-  int32_t first_column = 0;  // misalignment, if one row holds all elements: the columns before it do not exist
+  int32_t first_column = 0;  // the columns before it do not exist: misalignment if one row holds all elements
   int64_t step_vectors = 0;  // between consecutive rows of one thread
   int32_t rows_per_block = 0;
   bool is_dalpha = false;        // sums are finished
   bool is_folded = false;        // partials are (channels, blocks): a block adds up its columns of each channel
-  int32_t first_vector = 0;      // the first whole one, where partial vectors are handled apart
+  int32_t first_vector = 0;      // the first whole one; the special form handles partial vectors apart
   int64_t num_whole_rows = 0;    // rows of whole vectors
   int64_t last_row_vectors = 0;  // whole vectors of the row after them
   int32_t num_partial_vectors = 0;
@@ -179,7 +179,7 @@ FLOWK_HOST_DEVICE constexpr int max_span_vectors(bool is_in_one_plane) { return 
 // How partials lie in memory.
 enum class PartialLayout : int32_t {
   rows_last,      // (channels, rows)
-  runs,           // (rows, channels, run); with other strides the other two as well
+  runs,           // (rows, channels, run); by its strides the other two as well
   channels_last,  // (rows, channels)
 };
 

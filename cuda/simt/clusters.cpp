@@ -45,7 +45,7 @@ void change_state(unsigned rank, const std::uint64_t* own_barrier, Change change
     running_executor().wake(block_of(rank), Wait::transactions, reinterpret_cast<std::uint64_t>(barrier));
 }
 
-// Does the loads that `barrier` counts.
+// Does the bulk loads that `barrier` waits for.
 void do_bulk_loads(std::uint64_t* barrier) {
   std::vector<BulkLoad>& loads = running_executor().current_block->bulk_loads;
   std::int32_t num_bytes = 0;

@@ -16,8 +16,8 @@ unsigned cluster_rank();
 void arrive_at_cluster();
 void wait_for_cluster();
 
-// barrier.cta 1: the phase ends when `num_threads` threads of the block have come. A thread that arrives goes on, a
-// thread that waits does so until the phase ends.
+// barrier.cta 1: its phase ends when `num_threads` threads of the block have called one of the two. The first returns
+// at once, the second when the phase has ended.
 void arrive_at_named_barrier(int num_threads);
 void wait_at_named_barrier(int num_threads);
 

@@ -18,7 +18,7 @@
 namespace flowk::simt {
 namespace {
 
-// The number of the next set bit after bit `position`, in the order of the run; after the last one the first.
+// The index of the next set bit after bit `position`, in the order of the run. The first one follows the last one.
 int next_bit(unsigned bits, int position, bool reverse) {
   if (reverse) {
     const unsigned before = bits & ((1u << position) - 1);
@@ -40,7 +40,7 @@ struct ExecutorOwner {
 };
 thread_local ExecutorOwner owner;
 
-// This host thread's; nullptr when there is no memory.
+// This host thread's executor; nullptr if there is no memory.
 Executor* own_executor() {
   if (owner.executor == nullptr) owner.executor = new (std::nothrow) Executor;
   return owner.executor;
@@ -48,7 +48,8 @@ Executor* own_executor() {
 
 }  // namespace
 
-// Runs the current thread, then whichever can be run next, for ever: the fiber is left only by switching away.
+// Runs the current thread, then whichever can run next, for ever. A fiber leaves this loop only by a switch to another
+// context.
 void Executor::run_thread_loop() {
   Fiber* const fiber = current;
   for (;;) {
@@ -94,7 +95,8 @@ void Executor::run_thread_loop() {
   }
 }
 
-// Brings the state of all threads up to date, before the current one does something else than those before it.
+// Ends the sequential state: brings the state of all threads up to date, because the current one does something else
+// than the threads before it.
 void Executor::end_sequence() {
   Block& own = *current_block;
   own.state = Block::State::interleaved;
@@ -116,8 +118,8 @@ void Executor::enter_block(int block_rank) {
   current_block = blocks[rank].get();
 }
 
-// Makes the thread that runs next the current one: a lane of the current warp, else of the block's next warp, else the
-// next block's. False if every thread waits or has exited.
+// Chooses the thread that runs next: a lane of the current warp, else a lane of the block's next warp, else a thread of
+// the next block. False if every thread waits or has exited.
 bool Executor::enter_next_thread() {
   int warp_index = own_warp(), lane = own_lane();
   for (int step = 0; !current_block->has_ready_thread(); ++step) {
@@ -140,7 +142,7 @@ bool Executor::enter_next_thread() {
   return true;
 }
 
-// The block's barrier while threads run in sequence: the next thread runs, or after the last one the first again.
+// The block's barrier in the sequential state: lets the next thread run, and after the last one the first again.
 void Executor::wait_in_sequence() {
   Block& own = *current_block;
   Fiber* const fiber = current;
@@ -158,7 +160,7 @@ void Executor::wait_in_sequence() {
   self().wait = Wait::none;
 }
 
-// Called by a thread that has to wait: lets others run until one has woken it and its turn has come.
+// Called by a thread that has to wait. Returns when another thread has woken it and it is this thread's turn.
 void Executor::wait(Wait kind, std::uint64_t value) {
   if (current_block->state == Block::State::sequential) end_sequence();
   self().wait = kind;
@@ -167,7 +169,7 @@ void Executor::wait(Wait kind, std::uint64_t value) {
   let_others_run(false);
 }
 
-// Lets the threads of a block go on that wait for `kind`, and for an address if `value` is one.
+// Wakes the threads of block `of` that wait for `kind` with this `value`.
 void Executor::wake(Block& of, Wait kind, std::uint64_t value) {
   if (of.state != Block::State::interleaved) return;
   for (int index = 0; index < num_threads; ++index) {
@@ -178,8 +180,8 @@ void Executor::wake(Block& of, Wait kind, std::uint64_t value) {
   }
 }
 
-// Called by a thread that has said what it waits for, or by one that has woken its block: there the first thread is the
-// next one, so that the order starts anew.
+// Lets others run. The caller has set what it waits for, or has woken its whole block: then the first thread is next,
+// so that the order starts anew.
 void Executor::let_others_run(bool from_the_first_thread) {
   const int own_rank = rank;
   const unsigned own_thread = thread.x;
@@ -280,8 +282,8 @@ void Executor::run_cluster(unsigned cluster_index) {
   if (failed) drop_waiting_threads();
 }
 
-// Runs clusters of the grid that set_up() was given, until none is left. Other host threads are called if that has
-// taken a while and the clusters that are left will take as long: waking threads takes about as long as a small launch.
+// Runs clusters of the grid that set_up() was given, until none is left. Calls other host threads if this has taken a
+// while and the other clusters will take as long, because to wake threads takes about as long as a small launch.
 void Executor::run_clusters(Grid& grid, int num_helpers) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds patience(50);
@@ -324,7 +326,7 @@ void Executor::drop_waiting_threads() {
 
 namespace {
 
-// Puts the caller's floating-point environment aside for a launch: some frameworks' threads flush denormals to zero,
+// Replaces the caller's floating-point environment during a launch. Some frameworks' threads flush denormals to zero,
 // and a result must not depend on the host thread that computes it.
 class DefaultFloatingPoint {
  public:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel's grid on the CPU. The threads of a block are a loop on one host thread; where one has to wait for
-// others, at a barrier or a warp operation, it keeps its stack and the others go on with stacks of their own (fibers).
+// Runs a kernel's grid on the CPU. The threads of a block are a loop on one host thread. A thread that has to wait for
+// others, at a barrier or a warp operation, keeps its stack, and the others go on with stacks of their own (fibers).
 //
-// Blocks run in their order: first on the calling host thread alone, then on one per core as well if that takes longer
-// than waking them. The environment variable FLOWK_SIMT_THREADS (1 ... 256) says how many host threads a launch may
-// have; with 1 the interleaving is the same in every run. FLOWK_SIMT_THREAD_ORDER (forward, the default, or reverse)
-// says whether blocks, warps and lanes start from the first or from the last; a missing barrier shows in one of the
-// two. A warp runs until all its lanes wait for the block, a block until all its threads wait for the cluster. Nothing
-// is preempted: a kernel that spins on what another thread or a later block has yet to write may never end.
+// Blocks run in their order: first on the calling host thread alone, then on one host thread per core, if the launch
+// takes longer than waking them. The environment variable FLOWK_SIMT_THREADS (1 ... 256) says how many host threads a
+// launch may have; with 1 the interleaving is the same in every run. FLOWK_SIMT_THREAD_ORDER (forward, the default, or
+// reverse) says whether blocks, warps and lanes start from the first or from the last; a missing barrier shows in one
+// of the two. A warp runs until all its lanes wait for the block, a block until all its threads wait for the cluster.
+// Nothing is preempted: a kernel that spins on what another thread or a later block has yet to write may never end.
 //
 // FLOWK_SIMT_CAPABILITY (0, the default, or 90) says whether kernels use clusters and bulk copies (clusters.h), and
 // whether plans may: it is Device::capability. A launch with clusters runs on the calling host thread alone.
@@ -42,7 +42,7 @@ const char* run_grid(const LaunchConfig& config, Kernel&& kernel) {
       const_cast<void*>(static_cast<const void*>(std::addressof(kernel))));
 }
 
-// All that follows is for kernels: calling it elsewhere is an assertion failure.
+// The functions below are for kernels. To call one elsewhere is an assertion failure.
 
 // The block's LaunchConfig::shared_bytes, a heap block of exactly that size, aligned to 128 bytes and filled with 0xCD
 // when the block starts. Needing more is a fault.
@@ -56,7 +56,7 @@ void async_copy_commit();
 void async_copy_wait_groups(int num_pending_groups);
 void async_copy_wait();
 
-// What a thread can wait for; each is its own kind, and only threads at the same kind meet.
+// What a thread can wait for. Threads meet only if they wait for the same kind.
 enum class Wait : std::uint8_t {
   none,
   syncthreads,

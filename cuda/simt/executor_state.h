@@ -21,14 +21,14 @@ using flowk::detail::warp_lanes;
 inline constexpr int max_threads = 1024, max_warps = max_threads / warp_lanes, max_cluster_blocks = 16;
 
 struct Thread {
-  Fiber* fiber = nullptr;  // null before its first step and after its last
+  Fiber* fiber = nullptr;  // null before it starts and after it exits
   Wait wait = Wait::none;
   bool exited = false;
   bool is_at_cluster = false;  // has arrived at the cluster's barrier, and not yet waited
-  unsigned cluster_phase = 0;  // that it has arrived in
-  unsigned mask = 0;           // of the warp operation it waits for
+  unsigned cluster_phase = 0;  // the barrier's phase when it arrived
+  unsigned mask = 0;           // of the warp operation that it waits for
   unsigned source_lane = 0;
-  std::uint64_t value = 0;  // what it brings to the warp operation, then what it takes away; or a barrier's address
+  std::uint64_t value = 0;  // its operand of a warp operation, then the result; or the address of an mbarrier
 };
 
 struct Warp {
@@ -37,7 +37,7 @@ struct Warp {
   unsigned waiting = 0;  // at a warp operation
 };
 
-// cp.async.bulk: not yet done.
+// A cp.async.bulk that is not yet done.
 struct BulkLoad {
   void* dst;
   const void* src;
@@ -49,9 +49,9 @@ struct BulkLoad {
 struct Block {
   enum class State : std::uint8_t { not_started, sequential, interleaved, done };
 
-  // sequential: the threads run in their order, and all do the same so far. Those before the current one have all
-  // exited, or all wait at __syncthreads; those after it have not started, or have all left the last __syncthreads. Of
-  // what follows, num_exited, num_at_barrier and the threads' fibers are up to date.
+  // sequential: the threads run in their order, and all have done the same so far. The threads before the current one
+  // have all exited, or all wait at __syncthreads. The threads after it have all not started, or have all left the last
+  // __syncthreads. Only num_exited, num_at_barrier and the threads' fibers are up to date.
   State state = State::not_started;
   unsigned ready_warps = 0;  // one bit per warp: some lane is ready
   int num_exited = 0;
@@ -73,7 +73,7 @@ struct Block {
   }
 };
 
-// What every host thread knows of a launch.
+// What every host thread that works on a launch has a copy of.
 struct Launch {
   void (*kernel)(void*) = nullptr;
   void* kernel_context = nullptr;
@@ -95,16 +95,16 @@ struct Grid : Launch {
   unsigned fault_step = 0;
   char fault_text[fault_bytes] = "";
 
-  // Every cluster before one that failed has been taken and runs to its end, so that the fault that is kept in the end
-  // is the first cluster's, whichever threads ran them.
+  // Keeps the fault of the first cluster in the order of the run. Every cluster before one with a fault has been taken
+  // and runs to its end, so the result does not depend on the host threads.
   void take_fault(unsigned step, const char* text);
 };
 
 // All that one host thread needs to run clusters, kept from launch to launch.
 //
-// A fiber runs one thread after another until one has to wait; that one keeps the fiber, and the next thread to run
-// gets its own back or, when it has not started, a free one. So a kernel without barriers is a loop over the threads of
-// a block, and a barrier costs one switch per thread.
+// A fiber runs one thread after another until a thread has to wait. That thread keeps the fiber. The next thread goes
+// on with the fiber that it kept, or starts on a free one. So a kernel without barriers is a loop over the threads of a
+// block, and a barrier costs one switch per thread.
 struct Executor : Position, Launch {
   unsigned cluster_phase = 0;
   int num_at_cluster = 0;
@@ -145,7 +145,7 @@ struct Executor : Position, Launch {
   void let_others_run(bool from_the_first_thread);
   void wake(Block& block, Wait kind, std::uint64_t value);
   void end_sequence();
-  // From here on the current thread cannot run.
+  // The current thread cannot run from now on.
   void make_unready() {
     Warp& warp = current_block->warps[own_warp()];
     warp.ready &= ~(1u << own_lane());

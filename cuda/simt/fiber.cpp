@@ -28,7 +28,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Valgrind is told of the stacks, or takes a switch for the largest frame ever.
+// Tells Valgrind of the stacks. Otherwise it takes a switch for a huge frame.
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #else
@@ -37,7 +37,7 @@
 #define VALGRIND_MAKE_MEM_UNDEFINED(start, bytes)
 #endif
 
-// Saves the callee-saved registers on the running stack, its pointer in *save, and goes on from the stack `load`.
+// Saves the callee-saved registers on the running stack and the stack pointer in *save, and continues on stack `load`.
 extern "C" void flowk_simt_switch(void** save, void* load);
 
 asm(R"(

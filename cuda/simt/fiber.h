@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switching between stacks: a few instructions of x86-64. Tells AddressSanitizer and ThreadSanitizer of every switch,
-// and Valgrind of every stack if its header is there. No setjmp: _FORTIFY_SOURCE has nothing to object to.
+// Switches between stacks, by a few instructions of x86-64. AddressSanitizer and ThreadSanitizer are told of every
+// switch, and Valgrind of every stack if its header is there. setjmp is not used, because _FORTIFY_SOURCE checks it.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct AsyncCopy {
   std::uint32_t group;
 };
 
-// A stack of its own, on top of which this struct lies, and the copies that the thread on it has yet to do.
+// A stack, at whose top this struct lies, and the copies that the thread on it has yet to do.
 struct Fiber : Context {
   static constexpr std::uint32_t max_copies = 64;
 
@@ -39,14 +39,14 @@ struct Fiber : Context {
   AsyncCopy copies[max_copies];
 };
 
-// A fiber that runs entry() when first switched to, which must not return; nullptr when there is no memory. Below its
-// stack lies a page without access. `color` varies the stack's place within a page: see fiber.cpp.
+// Makes a fiber that runs entry(), which must not return, after the first switch to it; nullptr if there is no memory.
+// Below its stack lies a page without access. `color` varies the stack's place, see fiber.cpp.
 Fiber* make_fiber(void (*entry)(), unsigned color);
 void free_fiber(Fiber* fiber);
-// Makes the fiber run entry() afresh, whatever it was doing.
+// Makes the fiber run entry() from the start again, and drops what it was doing.
 void reset_fiber(Fiber* fiber, void (*entry)());
 
-// Continues `to`; returns when something switches to `from`. A fiber just made must call entered_from() first.
+// Continues `to`. Returns when something switches to `from`. The first thing that a new fiber does is entered_from().
 void switch_context(Context& from, Context& to);
 void entered_from(Context& from);
 

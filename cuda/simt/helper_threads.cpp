@@ -21,7 +21,7 @@ struct Helpers {
   std::condition_variable called, done;
   int num_started = 0;
   bool is_called = false;  // from call_helpers() to dismiss_helpers()
-  int num_wanted = 0;      // may begin
+  int num_wanted = 0;      // that may still begin
   int num_working = 0;
   void (*work)(void*) = nullptr;
   void* context = nullptr;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host threads that help a launch: started when first called, asleep between launches, never ended. They block all
-// signals, and work with the rounding mode and the other floating-point settings of the thread that calls them. A
-// process made by fork() starts its own.
+// Host threads that help a launch. They are started by the first call, sleep between launches and never end. They block
+// all signals, and have the default floating-point environment. A process made by fork() starts its own.
 #pragma once
 
 namespace flowk::simt {

@@ -8,7 +8,7 @@
 namespace flowk::simt {
 namespace {
 
-// Every lane of `mask` has arrived: turns what each brought into what each takes away, and lets them go on.
+// Called when every lane of `mask` has arrived: replaces each lane's operand by its result, and lets the lanes go on.
 void finish_warp_operation(Block& block, int warp_index, Wait kind, unsigned mask) {
   Thread* lanes = block.threads + warp_index * warp_lanes;
   std::uint64_t results[warp_lanes] = {};

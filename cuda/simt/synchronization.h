@@ -43,7 +43,7 @@ inline int __reduce_max_sync(unsigned mask, int value) {
       flowk::simt::warp_operation(flowk::simt::Wait::reduce_max, mask, static_cast<unsigned>(value), 0));
 }
 
-// Relaxed, as CUDA's: the blocks of a grid run on several host threads, and a kernel that hands memory from one to
+// Relaxed, as CUDA's. Blocks of a grid run on several host threads, so a kernel that hands memory from one block to
 // another needs __threadfence() here too.
 inline unsigned atomicAdd(unsigned* address, unsigned value) {
   return std::atomic_ref<unsigned>(*address).fetch_add(value, std::memory_order_relaxed);

@@ -299,7 +299,7 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
  * MEASURED PLANS
  *
  * A permute's plan is chosen by a model of the time that each tile takes. All plans write the same bits, so a program
- * may have them measured once, and keep what was found in a file. Nothing is measured by itself.
+ * may have them measured once, and keep the fastest ones in a file. The library measures only if it is asked to.
  *
  * If the environment variable FLOWK_LOG_SHAPES names a file, a line is appended to it for each permute, with or without
  * conversion, that a process calls or explains and that has several plans: `float16 32x512x16x64 0,2,1,3`. `python -m
@@ -310,16 +310,16 @@ FLOWK_API flowk_status flowk_permute_many_explain(int32_t count, const void *con
 /**
  * Does the permute of flowk_permute_convert() by several plans, and remembers the fastest for later calls.
  *
- * The trials are the model's own plan and the `max_trials` - 1 others of least predicted time. Each runs some hundred
- * microseconds at a time, in turn with the others, and its time is the median of 5. 8 to 16 trials are usually enough.
- * A plan holds in this process, for this GPU's kind and for calls of the same shapes, strides, types and addresses
- * modulo 128, of flowk_permute(), flowk_batch_transpose(), flowk_permute_convert() and flowk_permute_many(). A call for
- * which the library knows one way only, such as a plain copy, is timed and not remembered.
+ * The trials are the model's own plan and the `max_trials` - 1 other plans of least predicted time. Each runs some
+ * hundred microseconds at a time, in turn with the others, and its time is the median of 5. 8 to 16 trials are usually
+ * enough. A remembered plan is used in this process on this kind of GPU, by calls with the same shapes, strides, types
+ * and addresses modulo 128 of flowk_permute(), flowk_batch_transpose(), flowk_permute_convert() and
+ * flowk_permute_many(). A call that has only one plan, such as a plain copy, is timed and not remembered.
  *
  * Shapes, strides, pointers, types: as flowk_permute_convert(). dst has the result when the call returns. If src and
- *   dst fit in the L2 cache, what is measured are calls on data in the cache.
- * Results: `modelled_us` receives the time of the model's plan in microseconds, `measured_us` that of the fastest.
- *   They are host pointers and may be NULL. If an extent is 0 both are 0.
+ *   dst fit in the L2 cache, the trials find their data in the cache.
+ * Results: `modelled_us` receives the time of the model's plan in microseconds, `measured_us` the time of the fastest
+ *   plan. They are host pointers and may be NULL. If an extent is 0 both are 0.
  * Stream: unlike the other functions this one waits until the stream has done all its work. It allocates no device
  *   memory.
  * Statuses: those of flowk_permute_convert(); INVALID_ARGUMENT also for max_trials outside 1 ... 4096 and for a stream
@@ -331,7 +331,7 @@ FLOWK_API flowk_status flowk_permute_tune(const void *src, const int64_t *src_st
                                           double *modelled_us, double *measured_us, flowk_stream stream);
 
 /**
- * Writes all remembered plans to a text file, one per line, in place of what the file had.
+ * Writes all remembered plans to a text file, one per line. What the file had before is lost.
  *
  * Statuses: NULL_POINTER, INVALID_ARGUMENT (a path that cannot be written).
  */
@@ -437,14 +437,14 @@ FLOWK_API flowk_dtype flowk_ternary_op_result(flowk_ternary_op op, flowk_dtype d
  *     gelu_tanh_backward  64 * eps * |x|
  *     lerp            eps * (|x| + |z| (|x| + |y|))
  *     logaddexp       eps * (4 + |result|)
- *   and half the least denormal more. Nothing overflows in lerp and add_multiply where the result does not.
+ *   and half the least denormal more. lerp and add_multiply overflow only if their result does.
  * - A NaN operand gives NaN, in minimum, maximum, relu and clip too; pow(x, 0) and pow(1, y) are 1. Exceptions:
  *   comparisons, where NaN is unequal to everything; copies to integers (0) and to bool (true); isnan (true); isinf and
  *   isfinite (false); the logical operations, to which NaN is true; relu_backward (0 if y is NaN); leaky_relu_backward
  *   (z * x if y is NaN); z of elu_backward and leaky_relu_backward where y > 0; hypot of an infinity (infinity);
  *   copysign of a NaN y; the operand that `where` does not select. The sign of a NaN is either. clip with a > b gives
  *   b.
- * - Infinity gives the limit where the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
+ * - Infinity gives the limit if the formula has one: silu, gelu, sigmoid and softplus of -inf are 0, the gradients
  *   of gelu and silu are x at y = +inf and 0 at -inf. 0 * inf is NaN, as in silu_mul(-inf, inf).
  * - Integers are computed in their own type, modulo 2^bits, in fma and add_multiply too: negative and abs of the least
  *   value give the least value. trunc_divide rounds toward zero, floor_divide down, and remainder has the sign of y;
@@ -883,8 +883,8 @@ FLOWK_API flowk_status flowk_cross_entropy_workspace_bytes(int32_t rank, const i
  *   row. `logits_strides` has `rank` strides, the last of them 1 (ignored if that extent is 1). targets, loss, lse and
  *   entropy have the extents before the last one, partials these and FLOWK_CROSS_ENTROPY_PARTIAL_VALUES; all of them
  *   are contiguous in C order.
- * Shards: of a vocabulary that is split by columns, each shard computes `partials` from its own logits, with
- *   vocab_start and vocab_size, and flowk_cross_entropy_merge() makes the results from those of all shards. With m the
+ * Shards: if a vocabulary is split by columns, each shard computes `partials` from its own logits, with vocab_start and
+ *   vocab_size, and flowk_cross_entropy_merge() makes the results from the partials of all shards. With m the
  *   largest z[j] of the shard, a row of partials is: m, sum of exp(z[j] - m), sum of exp(z[j] - m) * (z[j] - m), sum of
  *   z[j], and z[t], or 0 if t is not in the shard.
  * Types: the logits are float16, bfloat16, float32 or float64, the targets int32 or int64. The outputs are float32, or
@@ -894,14 +894,14 @@ FLOWK_API flowk_status flowk_cross_entropy_workspace_bytes(int32_t rank, const i
  *   output. `workspace` is a multiple of 16 and has at least flowk_cross_entropy_workspace_bytes() bytes. It needs no
  *   initial value, its contents are undefined afterwards, and only one call at a time may use it. It may be NULL if
  *   that size is 0. `options` is host memory and is read before the function returns.
- * Cost: one read of the logits; of a row of more than 2 KB with target ignore_index, half of one at most.
+ * Cost: one read of the logits. A row of more than 2 KB with target ignore_index is read by half at most.
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, the last stride, a member of options, workspace_bytes),
  *   NULL_POINTER, MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64); no z may overflow it.
  *   - a row whose target is ignore_index has zeros, whatever its logits are;
  *   - targets are in device memory and cannot be checked: any other target outside 0 ... V - 1 gives a loss of NaN, and
  *     the lse and the entropy of the row. No memory outside the logits is read;
- *   - z is -infinity where scale * x is, also with a softcap; such a column has p = 0;
+ *   - z is -infinity if scale * x is, also with a softcap; such a column has p = 0;
  *   - a row whose z are all -infinity has an lse of -infinity, a loss of +infinity and an entropy of 0;
  *   - a z[t] of -infinity beside others gives a loss of +infinity; so does, with label_smoothing, any z of -infinity;
  *   - a NaN or +infinity among a row's z gives NaN.
@@ -926,7 +926,7 @@ FLOWK_API flowk_status flowk_cross_entropy_explain(const void *logits, const int
  *
  * Shapes: `partials` is (num_shards, rows, FLOWK_CROSS_ENTROPY_PARTIAL_VALUES), num_shards >= 1; targets, loss, lse and
  *   entropy are (rows); all are contiguous.
- * Types: `dtype`, float32 or float64, is that of the partials and the results.
+ * Types: `dtype`, float32 or float64, is the type of the partials and the results.
  * Options: vocab_size >= 1; label_smoothing, z_loss and ignore_index are used.
  * Pointers, statuses and numerics: as flowk_cross_entropy(). The bits depend on the order of the shards and on where
  * the vocabulary is cut.
@@ -944,16 +944,16 @@ FLOWK_API flowk_status flowk_cross_entropy_merge_explain(const void *partials, i
                                                          size_t text_bytes);
 
 /**
- * The gradient of flowk_cross_entropy() with respect to the logits, from those of its results:
+ * The gradient of flowk_cross_entropy() with respect to the logits, from the gradients of its results:
  *
  * dz[j] = dloss * (p[j] * (1 + 2 * z_loss * lse) - (j == t ? 1 - label_smoothing : 0) - label_smoothing / V)
  *       + dlse * p[j] - dentropy * p[j] * (z[j] - lse + entropy)
  * dlogits[j] = dz[j] * scale, and with a softcap times 1 - (z[j] / softcap)^2
  *
  * Shapes: logits and dlogits have the `rank` extents of `shape`, strides as in flowk_cross_entropy(); the others have
- *   the extents before the last one, contiguous. The logits may be a shard of the vocabulary; lse and entropy are those
- *   of the whole one.
- * Types: dlogits has the logits' type, lse, entropy, dloss, dlse and dentropy that of the loss.
+ *   the extents before the last one, contiguous. The logits may be a shard of the vocabulary; lse and entropy are then
+ *   the results for the whole vocabulary.
+ * Types: dlogits has the logits' type; lse, entropy, dloss, dlse and dentropy have the loss's type.
  * Pointers: dloss, dlse or dentropy may be NULL and counts as 0, but not all of them. entropy is used with dentropy
  *   alone. dlogits may be logits itself (same pointer and strides); the logits are gone then, and the gradient can be
  *   computed once only. Otherwise dlogits must not overlap an input. No two elements of dlogits may share memory:

@@ -7,8 +7,9 @@
  *   flowk::add(x, y, out);                                          // broadcasts x and y to out, as NumPy does
  *   flowk::masked_softmax(x, y, flowk::softmax_mask().causal());
  *
- * Each function is the C function of its name, whose comment in flowk.h holds: conventions, shapes, numerics.
- * flowk_permute_many(), which takes arrays of pointers, is used as it is. A function has three forms:
+ * Each function calls the C function of its name, and the comment of that one in flowk.h holds: conventions, shapes,
+ * numerics. The functions of cross-entropy and of measured plans, and flowk_permute_many(), which takes arrays of
+ * pointers, have no such form: call the C functions. A function has three forms:
  *
  *   flowk::permute(src, dst, axes, stream);                                throws flowk::error
  *   flowk::status status = flowk::permute(std::nothrow, src, dst, axes);   does not
@@ -32,8 +33,8 @@ inline namespace v0_1 {
 struct explain_t {};
 inline constexpr explain_t explain{};
 
-// The three forms of a function, from its template parameters, its parameters and its call. In the last form, `stream`
-// is the buffer that the plan is written to.
+// The three forms of a function, made of its template parameters, its parameters and its call. In the last form,
+// `stream` is the buffer that receives the plan.
 #define FLOWK_LIST_(...) __VA_ARGS__
 #define FLOWK_FUNCTION_(name, types, parameters, ...)                                           \
   template <FLOWK_LIST_ types>                                                                  \

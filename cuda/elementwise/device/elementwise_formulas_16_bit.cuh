@@ -37,13 +37,13 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return exp2_approx_ftz(p);
   }
 
-  // 1.5 2^23: x + rounding is rounded to an integer, and its last bit is that integer's.
+  // 1.5 * 2^23. x + rounding is rounded to an integer, and the sum's last bit is that integer's.
   static constexpr float rounding = 12582912.0f;
   static constexpr float inverse_pi = 0.318309886183790672f;
-  // Beyond this the multiples of pi below have too many bits.
+  // For larger |x| the multiples of pi below would have too many bits.
   static constexpr float largest_reduced = 100000.0f;
-  // sin(x - k pi) of |x - k pi| <= pi / 2. pi is its float and the float of the rest, so that the first difference is
-  // exact; the series errs by 1e-6.
+  // sin(x - k pi) for |x - k pi| <= pi / 2. pi is the sum of two floats, so that the first difference is exact. The
+  // series has an error of 1e-6.
   __device__ __forceinline__ static float sin_past(float x, float k) {
     const float r = fmaf(k, 8.74227766e-8f, fmaf(k, -3.14159274f, x));
     const float square = r * r;
@@ -68,8 +68,8 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return -negated_if_odd(sin_past(x, rounded - rounding + 0.5f), rounded);
   }
 
-  // 2^(y log2 |x|), whose error is that of y log2 |x|: 2^-18 where the result is finite. An odd y keeps x's sign;
-  // for x < 0 only integer powers are real.
+  // 2^(y log2 |x|). Its relative error is the absolute one of y log2 |x|: 2^-18 if the result is finite. An odd y keeps
+  // x's sign. For x < 0 only integer powers are real.
   __device__ __forceinline__ static float pow(float x, float y) {
     const float magnitude = x == 1.0f || y == 0.0f ? 1.0f : exp2_approx(bounded(y, largest) * log2f(fabsf(x)));
     if (!(__float_as_uint(x) >> 31)) return magnitude;
@@ -100,14 +100,15 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     const float z = fminf(fabsf(x), tail_end);
     return fmaf(-z, scaled_tail(z) * tail_scale, nan_max(x, 0.0f));
   }
-  // The difference e^x - 1 loses 7 bits of 21 at -2^-7; nearer to 0 the series errs by x^2 / 6, less than 2^-16.
+  // The difference e^x - 1 loses 7 of 21 bits at -2^-7. Nearer to 0 the series has an error of x^2 / 6, less than
+  // 2^-16.
   __device__ __forceinline__ static float elu(float x, float a, float) {
     const float series = x * fmaf(0.5f, x, 1.0f);
     const float below = fabsf(x) < 0.0078125f ? series : exp2_approx(x * log2_e) - 1.0f;
     return x > 0.0f ? x : a * below;
   }
-  // max(x, 0) + log(1 + e), e = e^-|x|: log errs by 2^-22 absolute, 2^-15 of it from e = 2^-7 on; below that the series
-  // errs by e^2 / 3, less than 2^-15.
+  // max(x, 0) + log(1 + e), e = e^-|x|. The absolute error of log is 2^-22, or 2^-15 of its value if e >= 2^-7. For a
+  // smaller e the error of the series is e^2 / 3, less than 2^-15.
   __device__ __forceinline__ static float softplus(float x, float, float) {
     const float e = exp2_approx(-fabsf(x) * log2_e);
     return nan_max(x, 0.0f) + (e < 0.0078125f ? e * fmaf(-0.5f, e, 1.0f) : __logf(1.0f + e));
@@ -147,8 +148,8 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     silu_mul(out, {x}, {y});
     return out[0];
   }
-  // Of a pack: one rare branch if an x is below -80, where silu is near the least normal float and y may raise it.
-  // There e^x is taken as two factors, so that only the result may be denormal, and 1 + e^x is 1.
+  // The same for a pack, with one rare branch if an x is below -80: silu is then near the least normal float, and y may
+  // raise it. There e^x is taken as two factors, so that only the result may be denormal, and 1 + e^x is 1.
   template <int kN>
   __device__ __forceinline__ static void silu_mul(float (&out)[kN], const float (&x)[kN], const float (&y)[kN]) {
     constexpr float bound = -80.0f;

@@ -14,8 +14,8 @@ constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// The operations of a kernel: one; or all of kCosts, with the registers of kRegisters. kIsDouble: they compute in
-// float64.
+// The operations of a kernel: one operation; or all whose cost is one of kCosts, with the registers of kRegisters.
+// kIsDouble: they compute in float64.
 template <auto kOp>
 struct OneOp {
   static constexpr OpCost cost = cost_of(kOp);
@@ -35,7 +35,7 @@ struct AllOps {
   }
 };
 
-// The blocks that an SM shall hold: 8 leave 32 registers per thread, 6 leave 40, 5 leave 48, 4 leave 64.
+// How many blocks an SM shall hold: 8 leave 32 registers per thread, 6 leave 40, 5 leave 48, and 4 leave 64.
 template <class Ops, class Compute, int kLightBlocks>
 constexpr int resident_blocks_of = Ops::cost == OpCost::heaviest ? 4
                                    : Ops::cost == OpCost::heavy  ? 5
@@ -57,8 +57,8 @@ __device__ __forceinline__ Formulas<Compute, kNarrow> formulas_of([[maybe_unused
 FLOWK_HOST_DEVICE constexpr bool is_power(UnaryOp) { return false; }
 FLOWK_HOST_DEVICE constexpr bool is_power(BinaryOp op) { return op == BinaryOp{FLOWK_BINARY_POW}; }
 
-// Long formulas, which are computed for one element after the other: a loop that is not unrolled leaves the registers
-// to the operations that share the kernel.
+// Is the formula so long that it is computed for one element after the other? A loop that is not unrolled leaves
+// registers to the other operations of the kernel.
 template <class Compute>
 FLOWK_HOST_DEVICE constexpr bool is_long(UnaryOp op) {
   return cost_of(op, std::is_same_v<Compute, double>) == OpCost::heaviest && op >= UnaryOp{FLOWK_UNARY_ISINF};
@@ -70,8 +70,8 @@ FLOWK_HOST_DEVICE constexpr bool is_long(BinaryOp op) {
                       : cost_of(op) == OpCost::heaviest && std::is_floating_point_v<Compute>;
 }
 
-// out[i] = formula(x[i], y[i]). The arrays turn by one element per step, because registers have no index. Integers of
-// at most 16 bits share a register: those of `formulas.power()`.
+// out[i] = formula(x[i], y[i]). The arrays move up by one element per step, because registers have no index. The two
+// integers of at most 16 bits that `formulas.power()` takes share a register.
 template <bool kNarrow, bool kIsPower, class T, int kN, class Formulas, class Formula>
 __device__ __forceinline__ void one_by_one(const Formulas& formulas, T (&out)[kN], const T (&x)[kN], const T (&y)[kN],
                                            const Formula& formula) {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void one_by_one(const Formulas& formulas, T (&out)[kN
       return;                                                         \
     }                                                                 \
     break;
-// The same, or `result_of_one` of u and v if the formula of `op`, of type Op, is long.
+// The same for `op` of type Op. If its formula is long, `result_of_one` is the result of one element from u and v.
 #define FLOWK_CASE_OF_ANY(Op, op, kinds, result, y, result_of_one)                                           \
   case op:                                                                                                   \
     if constexpr ((takes::kinds & taken_as<Compute>) != 0 && Ops::has(Op(op)) && is_long<Compute>(Op(op))) { \
@@ -204,7 +204,7 @@ struct TernaryFunctor {
                                        const Compute (&z)[kN]) const {
     const auto formulas = formulas_of < Compute, std::is_integral_v<Compute> && (kPack > 4) > (sign_flip);
     if constexpr (std::is_floating_point_v<Compute>) {
-      // The exponentials one after the other: they take registers, of which the other operations have few enough.
+      // The exponentials are computed one after the other, so that the other operations have enough registers.
       if (op == FLOWK_TERNARY_ELU_BACKWARD) {
         Compute roots[kN];
 #pragma unroll

@@ -29,8 +29,8 @@ constexpr int32_t dtype_of = std::is_same_v<T, bool>         ? FLOWK_BOOL
                              : std::is_same_v<T, Float8E4M3> ? FLOWK_FLOAT8_E4M3
                                                              : FLOWK_FLOAT8_E5M2;
 
-// Calls visit(T()) for the one of Types that `dtype` names, among those of at most kLargest bytes; for bool if it
-// names none of them.
+// Calls visit(T()) for the type T that `dtype` names, if it is one of Types and has at most kLargest bytes; otherwise
+// for bool.
 template <int kLargest, class... Types, class Visit>
 __device__ __forceinline__ void visit_type(int32_t dtype, const Visit& visit) {
   const auto try_type = [&](auto type) {
@@ -43,8 +43,8 @@ __device__ __forceinline__ void visit_type(int32_t dtype, const Visit& visit) {
   if (!(try_type(Types()) || ...)) visit(bool());
 }
 
-// An operand of any of Types, or bool, of at most kLargest bytes per element. As an output of integers it also takes
-// values without a sign, where ElementwiseOperand::dtype has `from_unsigned` set.
+// An operand of any of Types, or bool, of at most kLargest bytes per element. An output takes integers as unsigned if
+// ElementwiseOperand::dtype has `from_unsigned` set.
 template <class Compute, int kLargest, class... Types>
 struct AnyOf {
   using Value = Compute;

@@ -27,8 +27,8 @@ bool choose_pack(const ElementwiseRequest& request, ElementwiseKernel kernel, El
   return false;
 }
 
-// Packs per thread. Two share one index, one switch and the latency of a heavy formula. One is faster for light
-// operations on packs of 16 bytes, and for small problems.
+// Packs per thread. Two packs share the computation of an index, the switch over the operations and the latency of a
+// heavy formula. One pack is faster for light operations on packs of 16 bytes, and for small problems.
 int32_t choose_packs(const ElementwiseRequest& request, const Device& device, int64_t num_packs, int32_t pack_elements,
                      bool has_no_repeats) {
   if (num_packs <= small_problem_items(device)) return 1;
@@ -77,8 +77,8 @@ Problem with_single_elements(Problem problem) {
   return problem;
 }
 
-// Distributes the packs of the rows over threads. The second pack of a thread is in another row, which is cut into
-// packs in the same way, or, if rows are few and long, in the same row.
+// Distributes the packs of the rows over threads. The second pack of a thread is in another row with the same cuts into
+// packs; if rows are few and long, it is in the same row.
 void describe_packs(int64_t packs_per_row, int64_t num_rows, int32_t pack_elements,
                     StridedElementwiseParams<max_operands>* params) {
   ElementwiseRows* const rows = &params->rows;
@@ -155,12 +155,13 @@ void plan_contiguous(const Problem& problem, const ElementwiseRequest& request, 
   divide_into_packs(problem, request, device, packs, &params, plan);
 }
 
-// Longer runs are read from global memory: of 2048 bytes, one pack in 128 wraps around the end and is loaded element by
-// element, so one warp in 4 does so. A block stores 4096 bytes, so the copy of a shorter run costs it less than that.
-// Not measured.
+// Longer runs are read from global memory. In a run of 2048 bytes one pack in 128, or one warp in 4, wraps around the
+// end and is loaded element by element. A shorter run is copied to shared memory, which costs a block less than the
+// 4096 bytes that it stores. Not measured.
 constexpr int64_t max_table_bytes = 2048;
 
-// Describes input k as element (i / repeat) % period of a run with step `operand->step`. False: it is none.
+// Describes input k as a run with step `operand->step`: element i of out takes its element (i / repeat) % period.
+// False: the input is not such a run.
 bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand, int64_t* repeat, int64_t* period) {
   *repeat = *period = 1;
   int64_t next = 0;  // the stride that would continue the run
@@ -183,7 +184,7 @@ bool describe_period(const Problem& problem, int k, ElementwiseOperand* operand,
   return true;
 }
 
-// How a pack of 16 bytes is made from 8 bytes if each element repeats `repeat` times: RepeatedOperand.
+// Sets how a pack of 16 bytes is made from 8 bytes if each element repeats `repeat` times; see RepeatedOperand.
 void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_elements, RepeatedOperand* operand) {
   const int64_t elements = (pack_elements - 2 + repeat) / repeat + 1;
   if (element_bytes * pack_elements != vector_bytes || elements * element_bytes > spread_bytes) return;
@@ -196,7 +197,7 @@ void describe_spread(int64_t repeat, int64_t element_bytes, int32_t pack_element
   }
 }
 
-// Plans elementwise_broadcast. False: out is not linear, or an input is not linear, repeated or one element.
+// Plans broadcast. False: out is not linear, or an input is neither linear nor repeated nor one element.
 bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, const Device& device, int32_t packs,
                     ElementwisePlan* plan) {
   const int32_t pack_elements = plan->pack_elements;
@@ -221,7 +222,7 @@ bool plan_broadcast(const Problem& problem, const ElementwiseRequest& request, c
     RepeatedOperand& operand = params.operands[k];
     if (lengths[k] <= 1) continue;
     const int64_t element_bytes = int64_t{1} << operand.element_shift, num_runs = problem.count / lengths[k];
-    // A long run has left the L2 cache when its next repetition needs it.
+    // A long run has left the L2 cache before its next repetition, so the blocks of all repetitions take turns.
     if (pack_elements <= max_turns_pack_elements && repeats[k] == 1 &&
         lengths[k] * element_bytes >= min_long_row_bytes && num_runs > 1 && num_runs <= max_long_rows) {
       const int64_t blocks = ceil_div(plan->launch.num_blocks, num_runs);
@@ -279,7 +280,7 @@ void choose_compute(const ElementwiseRequest& request, ElementwisePlan* plan) {
     plan->signed_operand = request.dtypes[1] == FLOWK_INT64 ? 1 : 2;
 }
 
-// Enters the numbers of the call, and the integer types as the kernels name them (OperandsOf).
+// Sets the numbers of the call, and the integer types as the kernels name them (OperandsOf).
 void finish_operands(const ElementwiseRequest& request, ElementwisePlan* plan) {
   const auto signed_type = [](flowk_dtype dtype) -> flowk_dtype {
     switch (dtype) {

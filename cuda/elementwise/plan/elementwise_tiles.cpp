@@ -30,7 +30,8 @@ int32_t set_tile_shape(int32_t pack_elements, Tiles* tiles) {
   }
 }
 
-// Are the rows of all operands with neighbours whole aligned packs, and all staged runs multiples of 16 bytes apart?
+// Do the operands with neighbours in a row have rows of whole aligned packs, and do all staged runs begin at multiples
+// of 16 bytes?
 bool has_aligned_tiles(const Problem& problem, int dim, int32_t pack_elements) {
   const auto& operands = problem.operands;
   if (operands[0].step != int64_t{1} << operands[0].element_shift ||
@@ -146,7 +147,7 @@ bool plan_broadcast_rows(const Problem& problem, const Device& device, Elementwi
     const ElementwiseOperand& operand = problem.operands[k];
     const int64_t element_bytes = int64_t{1} << operand.element_shift;
     if (k > 0 && operand.step == 0) continue;
-    // Otherwise broadcast is faster for an input with elements of its own in every row.
+    // With an input that has elements of its own in every row, broadcast is faster.
     const bool has_own_rows = k > 0 && problem.shape.strides[k][dim] != 0;
     if (operand.step != element_bytes || has_own_rows ||
         !rows_are_aligned(problem, operand, k, plan->pack_elements * element_bytes, -1))

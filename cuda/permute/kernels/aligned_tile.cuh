@@ -42,8 +42,8 @@ __device__ __forceinline__ bool is_in_span(const TileStore& store, const unsigne
          in_row < store.span_bytes - into_sector(start + static_cast<uint32_t>(store.span_bytes));
 }
 
-// Stores what a thread has read: elements of one destination run in each of 1, 2 or 4 neighbouring rows, one word per
-// element. `row` is the start of the first row. Here the words are transposed to one vector per row.
+// Stores the words that a thread has read. Word i holds element i of a vector in each of 1, 2 or 4 neighbouring
+// destination rows. `row` is the start of the first row. The words are transposed to one vector per row.
 template <bool kPlain, int Bytes>
 __device__ __forceinline__ void store_words(const AlignedTileParams& params, const Moved<Bytes>&,
                                             const Pack<(Bytes < 4 ? 4 : Bytes)> (&words)[vector_bytes / Bytes],

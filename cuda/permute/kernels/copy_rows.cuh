@@ -10,7 +10,7 @@
 
 namespace flowk::permute {
 
-// The loop over the first dimensions of the rows is unrolled: their parameters are operands of instructions.
+// The loop over this many dimensions of the rows is unrolled, so that their parameters are operands of instructions.
 constexpr int num_unrolled_dims = 5;
 
 constexpr int any_rank = -1;
@@ -79,9 +79,9 @@ __device__ __forceinline__ void copy_item(const CopyParams& params, const PairBl
       *reinterpret_cast<const Pack<Bytes>*>(params.src + at.src_offset + in_row);
 }
 
-// Converted elements at any alignment: one pack per thread, 16 bytes of the wider type and at least 4 of the narrower.
-// Packs start on multiples of their bytes in dst. A pack is read whole if src is aligned too, by elements otherwise and
-// at the ends of a row.
+// Converted elements at any alignment: one pack per thread, of 16 bytes of the wider type and at least 4 of the
+// narrower. Packs start on multiples of their bytes in dst. A whole pack is read at once if src is aligned too.
+// Otherwise, and at the ends of a row, it is read by elements.
 template <int kSrcBytes, int kDstBytes, class Compute>
 __device__ __forceinline__ void convert_pack(const CopyParams& params, const ItemOffsets& at,
                                              const Converted<kSrcBytes, kDstBytes, Compute>& elements) {

@@ -46,8 +46,8 @@ __device__ __forceinline__ void store_element(const GeneralTileParams& params, c
   }
 }
 
-// Stores the vectors that a row fills only partly: the one that it starts in, and another that it ends in. A thread
-// takes one end of a row, the last threads first: they have the fewest whole vectors.
+// Stores the vectors that a row fills only partly: the one that it starts in, and the one that it ends in if that is
+// another. A thread takes one end of a row. The last threads are first, because they have the fewest whole vectors.
 template <bool kSwizzle, class Elements>
 __device__ __forceinline__ void store_partial_vectors(const GeneralTileParams& params, const TileOrigin& tile,
                                                       const unsigned char* shared_tile, const Elements& elements,
@@ -79,9 +79,9 @@ __device__ __forceinline__ void store_partial_vectors(const GeneralTileParams& p
   }
 }
 
-// dst[r', e'] = src[r, c] for a tile of any runs, extents and alignment: an element's source row r and offset c in the
-// source run, its destination row r' and offset e' in the destination run. Each thread gathers the elements of a vector
-// of a destination row from shared memory; vectors that a row fills only partly follow.
+// dst[r', e'] = src[r, c] for a tile of any runs, extents and alignment: an element has source row r and offset c in
+// the source run, and destination row r' and offset e' in the destination run. Each thread gathers the elements of a
+// vector of a destination row from shared memory. Vectors that a row fills only partly follow.
 template <class Elements, bool kSwizzle>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     general_tile(const __grid_constant__ GridConstant<GeneralTileParams> params,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers and stores the vectors of destination rows at any alignment.
 //
-// Offsets in shared memory are below 64 KB, so a word holds two: column, swizzle and step along the run take one
-// instruction for two elements. A gather by bytes at the speed of a copy has few issue slots per element.
+// Offsets in shared memory are below 64 KB, so a word holds two, and one instruction adds a column, a swizzle or a step
+// to the offsets of two elements. A gather of bytes at the speed of a copy has few issue slots per element.
 #pragma once
 
 #include "permute/kernels/permute_elements.cuh"
@@ -19,8 +19,8 @@ __device__ __forceinline__ uint32_t swizzle_pair(const GeneralTileParams& params
 }
 
 // Makes the table of the run's offsets, without the swizzle: entries [0, table.num_entries), then the last entry again
-// up to `num_entries`. The table of general_tile has one period, and the start of the next that a vector may reach
-// into. The entries that a copy does not have are written before its start, to unused bytes of the copy before it.
+// up to `num_entries`. The table of general_tile has one period, and as much of the next as a vector may need. The
+// entries before a copy's first one are written too, to unused bytes at the end of the copy before.
 __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_entries, unsigned char* shared_tile) {
 #pragma unroll 1
   for (uint32_t e = threadIdx.x; e < num_entries; e += blockDim.x) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ void make_table(const RunTable& table, uint32_t num_e
   }
 }
 
-// Reads entries [e, e + kN) of the table, two per word, from the copy that has them in aligned packs. Neighbouring
-// lanes read kN entries apart; single reads would use only 32 / kN banks.
+// Reads entries [e, e + kN) of the table, two per word, from the copy in which they are aligned packs. Neighbouring
+// lanes read kN entries apart, so reads of single entries would use only 32 / kN banks.
 template <int kN>
 __device__ __forceinline__ void read_table(const RunTable& table, const unsigned char* shared_tile, uint32_t e,
                                            uint32_t (&pairs)[(kN + 1) / 2]) {
@@ -53,8 +53,8 @@ __device__ __forceinline__ void read_table(const RunTable& table, const unsigned
   }
 }
 
-// The offsets of elements [first, first + kN) of a destination row, two per word. The row's element 0 stands `column`
-// bytes after the run's. Element e of the run stands at e * run_pitch, or as the table says if there is one.
+// The offsets of elements [first, first + kN) of a destination row, two per word. The row's element 0 is `column` bytes
+// after the run's. Element e of the run is at e * run_pitch, or where the table says if there is one.
 template <int kN, bool kSwizzle>
 __device__ __forceinline__ void locate_elements(const GeneralTileParams& params, const unsigned char* shared_tile,
                                                 int32_t first, int32_t column, uint32_t (&pairs)[(kN + 1) / 2]) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void locate_elements(const GeneralTileParams& params,
     if constexpr (kSwizzle) pairs[i] = swizzle_pair(params, pairs[i]);
 }
 
-// The elements at those offsets.
+// Reads elements [first, first + kN) of a destination row.
 template <int Bytes, int kN, bool kSwizzle>
 __device__ __forceinline__ void gather(const GeneralTileParams& params, const unsigned char* shared_tile, int32_t first,
                                        int32_t column, Element<Bytes> (&elements)[kN]) {
@@ -133,8 +133,8 @@ __device__ __forceinline__ Row read_row(const Row* at) {
   return row;
 }
 
-// Stores elements [first, last) of the vector at `address`. `whole` holds the elements from the one on that stands
-// `num_before` elements before the vector's first; < 0: after it.
+// Stores elements [first, last) of the vector at `address`. `whole` begins `num_before` elements before that vector; <
+// 0: after it.
 template <class Elements>
 __device__ __forceinline__ void store_vector_part(unsigned char* address, uint4 whole, int32_t num_before,
                                                   int32_t first, int32_t last, const Elements& elements) {

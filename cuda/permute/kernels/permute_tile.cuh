@@ -21,7 +21,7 @@ constexpr int max_dims_per_thread = 2;  // of the grid
 constexpr int rows_in_flight = 4;       // source rows per iteration of a thread
 constexpr int vectors_in_flight = 4;    // of a source row, per iteration of a thread, if the row is wide
 
-// The addresses of a block's tile and its part inside the tensor.
+// The addresses of a block's tile, and which part of the tile is inside the tensor.
 struct TileOrigin {
   const unsigned char* src;  // of source row 0, element 0
   unsigned char* dst;        // of destination row 0, element `halo elements` of the run
@@ -34,7 +34,7 @@ struct TileOrigin {
   int32_t dst_element_end;
 };
 
-// A TileOrigin as offsets: computed once per block if the grid has many dimensions.
+// What a TileOrigin is made from. It is computed once per block if the grid has many dimensions.
 struct TileOffsets {
   int64_t src;
   int64_t dst;
@@ -66,9 +66,9 @@ __device__ __forceinline__ TileOffsets find_offsets(const TileParams& params) {
   return tile;
 }
 
-// Every tile kernel begins with this, while the stream's previous kernel may still run. To split a tile's index costs
-// 20 instructions per dimension: from three dimensions on the first warp does it for the block (kTogether), except in
-// aligned_tile, which has no register left.
+// Every tile kernel begins with this, while the stream's previous kernel may still run. To split a tile's index takes
+// many instructions per dimension, so from three dimensions on the first warp does it for the block (kTogether), except
+// in aligned_tile, which has no register left.
 template <bool kTogether>
 __device__ __forceinline__ TileOrigin locate_tile(const TileParams& params) {
   launch_dependent_grids();

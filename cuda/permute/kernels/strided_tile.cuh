@@ -44,8 +44,8 @@ __device__ __forceinline__ void for_each_strided_element(const StridedTileParams
   }
 }
 
-// dst[r', e'] = src[r, c] for a tile with two runs of one dimension of any stride each: an element's source row r and
-// offset c in the source run, its destination row r' and offset e' in the destination run.
+// dst[r', e'] = src[r, c] for a tile with two runs, each of one dimension of any stride: an element has source row r
+// and offset c in the source run, and destination row r' and offset e' in the destination run.
 template <class Elements>
 __global__ void __launch_bounds__(tile_threads, fitting_blocks(tile_threads, min_tile_blocks<Elements>))
     strided_tile(const __grid_constant__ GridConstant<StridedTileParams> params,

@@ -6,7 +6,7 @@
 namespace flowk::permute {
 namespace {
 
-// Shorter planes give a block less than one warp's work; a tile takes several of them. Not measured.
+// Shorter planes are less than one warp's work: tiles that take several planes are planned instead. Not measured.
 constexpr int64_t min_plane_bytes = 512;
 
 // The dimensions of a problem that are its channels and its pixels, and the addresses of the first plane and pixel.
@@ -82,7 +82,7 @@ bool plan_channels(const PermuteProblem& problem, const Device& device, PermuteP
   const int64_t plane_bytes = has_dims ? problem.extents[dims.pixels] * dims.planar_bytes : 0;
   if (plane_bytes < min_plane_bytes || !has_kernels(problem, dims) || !is_aligned(problem, dims)) return false;
 
-  // The fewest blocks per plane, of equal sizes rounded up to whole warps.
+  // The fewest blocks per plane. They have equal sizes, rounded up to whole warps.
   const int64_t plane_vectors = plane_bytes / vector_bytes;
   const int64_t min_tiles = ceil_div(plane_vectors, max_channel_threads);
   const int64_t vectors_per_tile = ceil_div(plane_vectors, min_tiles);
@@ -109,7 +109,7 @@ bool plan_channels(const PermuteProblem& problem, const Device& device, PermuteP
     params.grid[params.grid_rank++] = {Divider(static_cast<uint32_t>(problem.extents[d])), problem.src_strides[d],
                                        problem.dst_strides[d]};
   }
-  // The span starts anywhere in its first line of shared memory.
+  // The span may start anywhere in its first line of shared memory.
   const int64_t tile_shared_bytes = pixel_step + line_bytes;
   params.num_tiles = static_cast<uint32_t>(num_blocks);
   params.tile_shared_vectors = static_cast<uint32_t>(tile_shared_bytes / vector_bytes);

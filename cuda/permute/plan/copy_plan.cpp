@@ -8,7 +8,7 @@
 namespace flowk::permute {
 namespace {
 
-// Shorter rows of several go through a tile. With a conversion the bytes are the mean of src and dst.
+// If there are several rows, shorter ones go through a tile. With a conversion the bytes are the mean of src and dst.
 int64_t min_row_bytes_of(int rank) {
   for (const CopyRowsBound& bound : copy_rows_bounds)
     if (rank <= bound.max_rank) return bound.min_row_bytes;
@@ -77,7 +77,7 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
     if (is_reversed) rows.params.dst -= rows.params.row_bytes - problem.unit_bytes;
   } else {
     set_rows<CopyRows>(problem, device, problem.is_converted() ? packs_per_row(problem) : row_units, plan);
-    // One run stays a plain launch: it is the copy that all others are measured by.
+    // A copy of one run stays a plain launch, because all other plans are measured against it.
     if (!problem.is_converted() && is_one_run) plan->launch.uses_pdl = false;
   }
   return true;

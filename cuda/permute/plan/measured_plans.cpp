@@ -37,8 +37,9 @@ void add(Entry entry) {
   version.fetch_add(1, std::memory_order_release);
 }
 
-// The first line of a file. All others are the library's version, the GPU in quotation marks, the key's numbers behind
-// their count, the tile, and both times in nanoseconds. All are integers, which every locale writes alike.
+// The first line of a file. Each other line has the library's version, the GPU in quotation marks, how many numbers the
+// key has, these numbers, the tile, and both times in nanoseconds. Numbers are integers, because every locale writes
+// integers alike.
 constexpr const char* header = "# flowk plans, format 1: version \"GPU\" count numbers tile modelled_ns measured_ns";
 
 int64_t to_ns(double us) { return std::llround(us * 1000); }
@@ -53,7 +54,7 @@ std::string line_of(const Entry& entry) {
   return line;
 }
 
-// Reads integers that are in bounds; false from the first on that is not.
+// Reads integers. read() returns false if there is none or it is out of bounds.
 struct LineReader {
   const char* at;
   bool read(int64_t least, int64_t most, int64_t* value) {

@@ -12,7 +12,7 @@ void add_measured_plan(const PlanKey& key, const char* gpu, const MeasuredTile& 
 // False if the problem was not measured.
 bool find_measured_plan(const PlanKey& key, MeasuredTile* measured);
 
-// Grows whenever plans are added: plans that were made before may be others now.
+// Grows whenever plans are added. A plan that was made at an earlier version may not be the measured one.
 uint64_t measured_plans_version();
 
 // The file of flowk_plans_save() and flowk_plans_load(). Lines of other GPUs or library versions are counted in

@@ -76,7 +76,7 @@ void make_move_problem(const PermuteRequest& request, PermuteProblem* problem) {
     problem->unit_bytes *= 2;
     problem->extents[last] /= 2;
     problem->src_strides[last] = problem->dst_strides[last] = problem->unit_bytes;
-    if (problem->extents[last] == 1) --problem->rank;  // the neighbours do not merge: their strides have not changed
+    if (problem->extents[last] == 1) --problem->rank;  // the others do not merge, because their strides are as before
   }
   problem->dst_unit_bytes = problem->unit_bytes;
 }

@@ -28,9 +28,9 @@ struct PermuteProblem {
   int64_t bytes_of(int64_t units) const { return (units * (unit_bytes + dst_unit_bytes)) >> 1; }
 };
 
-// Simplifies the request. Units of a conversion are elements. Others are half a complex number if a pointer is not
-// aligned to a whole one, and the widest (to 16 bytes) that extents, strides and pointers allow if the last dimension
-// stays last.
+// Simplifies the request. The units of a conversion are elements. The units of a move are elements too, with two
+// exceptions: halves of complex numbers if a pointer is not aligned to a whole one; and, if the last dimension stays
+// last, the widest units, up to 16 bytes, that extents, strides and pointers allow.
 void make_problem(const PermuteRequest& request, PermuteProblem* problem);
 
 // Every mechanism sets these fields of its plan.
@@ -53,8 +53,8 @@ bool plan_channels(const PermuteProblem& problem, const Device& device, PermuteP
 // The tile of least predicted cost; tile/permute_tile_search.cpp.
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// Plans one of the tiles that plan_tile() chooses from, so that a test or a bench reaches them all. The choices of
-// either run are numbered from 0.
+// Plans one of the tiles that plan_tile() chooses from, so that a test or a bench reaches all of them. The choices for
+// the source run, and those for the destination run, are numbered from 0.
 enum class TileCandidate { planned, no_box, out_of_range };
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
                                   PermutePlan* plan);

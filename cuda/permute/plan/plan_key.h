@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a plan depends on, as numbers. Of a pointer that is its offset in a line of memory.
+// Everything that a plan depends on, as numbers. A pointer counts by its offset in a line of memory.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace flowk::permute {
 
 struct PlanKey {
-  // Problems of more dimensions, which no usual tensor has once it is simplified, have no key.
+  // Problems of more dimensions have no key. After simplification few tensors have that many.
   static constexpr int max_key_rank = 12;
 
   uint64_t hash = 0;  // 0: no plan

@@ -10,16 +10,16 @@
 
 namespace flowk::prelu {
 
-// Sums in shared memory that one lane adds up: `count` of them, first, first + step, ...
+// The sums in shared memory that one lane adds up: first, first + step, ..., `count` in all.
 struct SumRange {
   int first;
   int step;
   int count;
 };
 
-// The range of lane `lane` of the warp that sums one channel, whose elements in a row are [begin, end), over the
-// vectors from `vector` on. If the tile is one channel, each thread has left one sum; else two, for the channel its
-// vector begins in and for the next: (tile_rows, tile_vectors, 2).
+// The sums that lane `lane` adds up, over the vectors from `vector` on. Its warp sums the channel of elements [begin,
+// end) of each row. If the tile is one channel, each thread has left one sum. Otherwise each has left two, for the
+// channel that its vector begins in and for the next one: (tile_rows, tile_vectors, 2).
 template <int kElements>
 __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params, int tile_first_vector, int begin,
                                                   int end, int vector, int lane) {
@@ -37,9 +37,9 @@ __device__ __forceinline__ SumRange range_of_lane(const ByChannelParams& params,
 //   dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
 //   dalpha[c] = sum over o and i of (x[o, c, i] > 0 ? 0 : dy[o, c, i] * x[o, c, i])
 //   x, dy, dx (outer, channels, inner), inner >= V; the channels * inner elements of one o are a row: whole vectors
-// Two tiles that share a vector both read it; the tile that it begins in stores it. The threads leave their sums in
-// shared memory, where each warp sums one channel. With kCluster the blocks of one tile are a cluster, whose first
-// block receives all sums. kRows vectors of x and of dy are in flight per thread; 3 leave registers for two blocks of
+// Two tiles that share a vector both read it, and the tile that it begins in stores it. The threads leave their sums in
+// shared memory, where each warp sums one channel. With kCluster the blocks of one tile are a cluster, and its first
+// block receives all sums. kRows vectors of x and of dy are in flight per thread: 3 leave registers for two blocks of
 // 512 threads.
 template <class T, int kRows, bool kCluster>
 __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, kRows == 3 ? 2 : 0))
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backw
     next_sum += j < left ? Sum{0} : terms[j];
   }
   if (params.tile_channels == 1) {
-    // A vector that begins in the previous channel has its first elements there.
+    // The first elements of a vector may be of the previous channel: then this channel's sum is next_sum.
     sums[threadIdx.x] = !is_in_tile ? Sum{0} : channel == first_channel ? sum : next_sum;
   } else if (is_in_tile) {
     sums[2 * threadIdx.x] = sum;

@@ -9,8 +9,8 @@
 
 namespace flowk::prelu {
 
-// Stores the gradient of one element, if it is wanted, and returns the term of its channel's sum. The elements of a
-// partial vector have one thread each: code for the whole vector would be the longer half of the kernel.
+// Stores the gradient of one element, if it is wanted, and returns the element's term of its channel's sum. A partial
+// vector has one thread per element, because code for the whole vector would be more than half of the kernel.
 template <class T>
 __device__ __forceinline__ ComputeType<T> differentiate_one(const BackwardTensors& tensors, int64_t element, T alpha) {
   using Compute = ComputeType<T>;

@@ -71,8 +71,8 @@ __device__ __forceinline__ void sum_planes(const ByPlaneParams& params, const Ve
 //   dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
 //   partials[o * partials_per_plane + s, c] = sum of (x > 0 ? 0 : dy * x) over plane (o, c) in its span s
 //   x, dy, dx (outer, channels, inner), inner >= V
-// The threads leave their sums in shared memory; then groups of lanes sum one plane each. Without kGeneral all vectors
-// exist and are aligned in all tensors, positions fit 31 bits and alpha has type T.
+// The threads leave their sums in shared memory. Then groups of lanes sum one plane each. Without kGeneral all vectors
+// exist and are aligned in all tensors, positions fit 31 bits, and alpha has type T.
 template <class T, bool kGeneral>
 __global__ void __launch_bounds__(max_backward_threads, fitting_blocks(max_backward_threads, 4))
     by_plane(const __grid_constant__ GridConstant<ByPlaneParams> params) {

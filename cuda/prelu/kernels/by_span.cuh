@@ -49,9 +49,9 @@ __device__ __forceinline__ SpanPlanes planes_of_span(const BySpanParams& params,
 //   dx[o, c, i] = x[o, c, i] > 0 ? dy[o, c, i] : alpha[c] * dy[o, c, i]
 //   partials[c, o, s] = sum of (x > 0 ? 0 : dy * x) over the elements of plane (o, c) in its span s
 //   x, dy, dx (outer, channels, inner); a span has at most inner elements; s < partials_per_plane
-// A lane loads all its vectors before it uses the first. With kOnePlane spans are equal shares of
-// planes, and all vectors exist. Otherwise a vector may be partial; it then counts as one that lies in two planes,
-// since the tensor begins and ends with a plane.
+// A lane loads all its vectors before it uses the first. With kOnePlane spans are equal shares of planes, and all
+// vectors exist. Otherwise a vector may be partial. It is then treated as one that lies in two planes, because the
+// tensor begins and ends with a plane.
 template <class T, bool kOnePlane>
 __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constant__ GridConstant<BySpanParams> params) {
   constexpr int V = vector_width<T>, kVectors = max_span_vectors(kOnePlane);
@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(max_span_threads) by_span(const __grid_constan
   const int64_t span = static_cast<int64_t>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
   launch_dependent_grids();
   const int64_t first = span * params.span_elements + lane * V - grid.misalignment;
-  // Elements of the span from this lane's first on.
+  // Of the span's elements from this lane's first one on, this many exist.
   const int64_t in_tensor = grid.num_elements - first;
   const int in_span = params.span_elements - lane * V;
   const int available = in_tensor < in_span ? static_cast<int>(in_tensor) : in_span;
-  // Those of them with which a whole vector begins.
+  // A vector of this lane is whole if it begins less than this many elements after the first one.
   const int whole = kOnePlane                      ? available
                     : in_tensor - V + 1 >= in_span ? in_span
                                                    : static_cast<int>(in_tensor) - V + 1;

@@ -30,8 +30,8 @@ __device__ __forceinline__ void forward_vector(const ForwardParams& params, int6
 
 // Multiplies the elements that are not positive by their channel's alpha, one vector of y per thread.
 //   y[o, c, i] = x[o, c, i] > 0 ? x[o, c, i] : alpha[c] * x[o, c, i]   x, y (outer, channels, inner), alpha (channels)
-// y may be x. Without kGeneral all vectors exist and are aligned in x too, positions have 31 bits and alpha has type T.
-// In the general form one branch of the grid leads to positions of 31 bits with alphas of type T, another to the rest.
+// y may be x. Without kGeneral all vectors exist and are aligned in x too, positions have 31 bits, and alpha has type
+// T. The general form has a branch for positions of 31 bits with alphas of type T, and one for all others.
 template <class T, bool kGeneral>
 __global__ void __launch_bounds__(max_prelu_threads)
     forward(const __grid_constant__ GridConstant<ForwardParams> params) {

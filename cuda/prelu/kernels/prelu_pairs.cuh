@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t bits_of(T element) {
     return static_cast<__half_raw>(element).x;
 }
 
-// For each element of the pair 0xffff if it is > 0, otherwise 0 (of NaN, too).
+// For each element of the pair: 0xffff if it is > 0, otherwise 0, also for NaN.
 template <class T>
 __device__ __forceinline__ uint32_t mask_of_positive(uint32_t pair) {
 #ifdef FLOWK_SIMT

@@ -9,7 +9,7 @@
 
 namespace flowk::prelu {
 
-// n divided by a launch-time constant: n fits 31 bits if Index is uint32_t or `is_wide` is false.
+// n divided by a launch-time constant. n must fit 31 bits if Index is uint32_t or `is_wide` is false.
 template <class Index>
 __device__ __forceinline__ Index divide(Index n, const Divider& narrow, const WideDivider& wide, bool is_wide) {
   if (sizeof(Index) == 4 || !is_wide) return narrow.divide(static_cast<uint32_t>(n));
@@ -85,7 +85,7 @@ __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, Alp
   } else if (access == AlphaAccess::consecutive) {
     return load_consecutive_alphas<T, A>(alpha, static_cast<int64_t>(channel));
   } else {
-    // inner < V. The walk has no branches: all alphas are in flight at once.
+    // inner < V. The loop over the elements has no branches, so that all alphas are in flight at once.
     const Index channels = static_cast<Index>(grid.channels);
     const int inner = static_cast<int>(grid.inner);
     const auto walk = [&](auto is_last_of_plane) {
@@ -109,8 +109,8 @@ __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, Alp
   return result;
 }
 
-// x > 0 ? kept : alpha * kept, each product rounded once. Calls visit(j, x, kept) for the elements with x <= 0 or NaN,
-// in the type that T is computed in. With pairs it is called for all elements, with zeros for the others.
+// x > 0 ? kept : alpha * kept, each product rounded once. Calls visit(j, x, kept) for the elements that are not > 0, in
+// the type that T is computed in. With pairs it is called for all elements, with zeros instead of those that are > 0.
 template <class T, class A, class Visit>
 __device__ __forceinline__ uint4 gate_vector(const uint4& x_bytes, const uint4& kept_bytes,
                                              const VectorAlphas<T, A>& alphas, Visit&& visit) {

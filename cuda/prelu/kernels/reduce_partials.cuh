@@ -9,8 +9,8 @@
 namespace flowk::prelu {
 
 // partials[0] + partials[step] + ... of the rows row, row + rows_at_once, ... before `row_end`. 8 loads are in flight
-// at a time. Their values are added up as a tree: with 8 running sums the compiler runs out of registers and waits for
-// each load by itself.
+// at a time, and their values are added up as a tree. With 8 running sums the compiler would run out of registers and
+// wait for each load by itself.
 template <class Sum>
 __device__ __forceinline__ Sum sum_of_rows(const Sum* partials, int64_t step, int row, int rows_at_once, int row_end) {
   Sum sum = 0;
@@ -26,9 +26,9 @@ __device__ __forceinline__ Sum sum_of_rows(const Sum* partials, int64_t step, in
   return sum;
 }
 
-// Finishes `channels` sums. Lane l of each warp has a part of the sum of channel l % channels; warp 0 returns the sums
+// Finishes `channels` sums. Lane l of each warp has a part of the sum of channel l % channels. Warp 0 returns the sums
 // in its first lanes. `warp_sums` is (warps, channels), both powers of two and at most 32. A lane of warp 0 loads
-// kAtOnce of them at once.
+// kAtOnce of these sums at once.
 template <int kAtOnce, class Sum>
 __device__ __forceinline__ Sum sum_over_block(Sum part, int channels, Sum* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) >> 5;
@@ -84,8 +84,8 @@ __device__ __forceinline__ void store_sum(const ReducePartialsParams& params, in
     static_cast<BFloat16*>(params.sums)[place] = convert<BFloat16>(sum);
 }
 
-// Layouts rows_last and runs. A block takes one channel, or each of its warps one: 2^log2_block_channels in all.
-// On small tensors it takes longest to fetch the instructions, so there are few.
+// Layouts rows_last and runs. A block takes one channel, or each of its warps one: 2^log2_block_channels in all. The
+// code is short, because on small tensors most of the time goes into fetching instructions.
 template <class Sum, bool kRuns>
 __device__ __forceinline__ void reduce_rows_last(const ReducePartialsParams& params) {
   const PartialRows<Sum> rows = rows_of_block<Sum>(params);

@@ -9,12 +9,12 @@
 namespace flowk::prelu {
 namespace {
 
-// Shorter planes go by_column: a partial is 4 bytes written and read again, at most 3 % of the 3 * 96 bytes of its
-// plane. So do planes shorter than a warp's vectors where has_rows_of_lines().
+// Shorter planes go by_column, and so do planes shorter than a warp's vectors if has_rows_of_lines(). A plane of this
+// length is 3 * 96 bytes of dy, x and dx, and its partial is 4 bytes, written and read again.
 constexpr int64_t min_plane_bytes = 96;
 
-// The vectors of a span: whole planes or an equal share of one, if that leaves at most half of a block idle. Then
-// planes have as few partials as possible.
+// The vectors of a span. Whole planes, or an equal share of one, are chosen if that leaves at most half of a block
+// idle, because planes then have as few partials as possible.
 int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_vectors) {
   const int64_t V = problem.vector_elements, inner = problem.shape.inner;
   if (problem.tensors.grid.misalignment != 0) return max_vectors;
@@ -27,7 +27,7 @@ int64_t choose_span(const PreluBackwardProblem& problem, int64_t max_vectors) {
   return max_vectors;
 }
 
-// Lanes that sum one of `num_sums` sums of `num_terms` terms each, in a block of `threads`.
+// How many lanes sum one plane, if a block of `threads` has `num_sums` planes of `num_terms` terms each.
 int32_t lanes_for(int64_t num_sums, int64_t num_terms, int64_t threads) {
   int32_t lanes = warp_lanes;
   while (lanes > 1 && (lanes * num_sums > threads || lanes >= 2 * num_terms)) lanes /= 2;

@@ -33,7 +33,7 @@ PreluBackwardProblem make_problem(const PreluBackwardRequest& request, const Dev
 // In the order of PreluBackwardKernel.
 constexpr bool (*planners[])(const PreluBackwardProblem&, PreluBackwardPlan*) = {
     plan_by_channel, plan_by_span, plan_by_plane, plan_by_column, plan_by_warp_column};
-// The first that fits.
+// The first of these that fits is taken.
 constexpr PreluBackwardKernel preference[] = {PreluBackwardKernel::by_channel, PreluBackwardKernel::by_span,
                                               PreluBackwardKernel::by_warp_column, PreluBackwardKernel::by_plane,
                                               PreluBackwardKernel::by_column};
@@ -61,8 +61,8 @@ int64_t prelu_backward_workspace_bytes(const PreluBackwardRequest& request, cons
   int64_t max_bytes = 0;
   const int64_t element_bytes = element_bytes_of(request.dtype), max_misalignment = vector_bytes / element_bytes - 1;
   const auto at = [](int64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); };
-  // Of dx's offset in a vector, a plan's workspace depends on whether there is one, and on the number of vectors: the
-  // smallest and the largest offset cover both numbers. Of alpha's, only by_warp_column depends on it, and needs none.
+  // A plan's workspace depends on whether dx is misaligned, and on the number of vectors, which the smallest and the
+  // largest misalignment cover. Only by_warp_column depends on alpha's alignment, and it needs no workspace.
   for (const int64_t misalignment : {int64_t{0}, int64_t{1}, max_misalignment})
     for (const int64_t x_distance : {int64_t{0}, element_bytes, int64_t{4096}}) {  // in place, misaligned, neither
       PreluBackwardRequest placed = request;                                       // no plan reads through its pointers

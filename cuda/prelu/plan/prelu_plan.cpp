@@ -21,7 +21,7 @@ VectorGrid vector_grid(const PreluShape& shape, const void* output) {
   grid.by_channels = Divider(static_cast<uint32_t>(std::min(shape.channels, int64_t{1} << 31)));
   grid.by_inner_wide = WideDivider(static_cast<uint64_t>(shape.inner));
   grid.by_channels_wide = WideDivider(static_cast<uint64_t>(shape.channels));
-  // The last block also computes positions of vectors that do not exist.
+  // The last block computes positions of vectors past the end too.
   constexpr int64_t block_elements = 2 * max_backward_threads * vector_bytes;
   grid.is_wide = grid.num_elements + grid.phase + block_elements >= int64_t{1} << 31;
   return grid;

@@ -7,8 +7,8 @@
 
 namespace flowk::detail {
 
-// An address in shared memory, as asynchronous copies take it. One that is made before a loop stays in a register: the
-// compiler would ask for the window of shared memory again at every copy.
+// An address in shared memory, as asynchronous copies take it. If it is made before a loop, it stays in a register;
+// otherwise the compiler would compute it from the window of shared memory at every copy.
 #ifdef FLOWK_SIMT
 using SharedAddress = unsigned char*;
 inline SharedAddress shared_address(void* shared) { return static_cast<unsigned char*>(shared); }
@@ -37,8 +37,8 @@ __device__ __forceinline__ void async_copy_vector(void* shared_dst, const void* 
 #endif
 }
 
-// The same where only the first `valid_bytes` of the 16 may be read: the last vector of a tensor byte by byte, at once.
-// cp.async with a source size would do it too, but memcheck takes it for a read of all 16.
+// The same if only the first `valid_bytes` of the 16 may be read. The last vector of a tensor is copied byte by byte,
+// and at once. cp.async with a source size would do that too, but memcheck takes it for a read of all 16 bytes.
 __device__ __forceinline__ void async_copy_vector_head(void* shared_dst, const void* src, int64_t valid_bytes) {
   if (valid_bytes >= vector_bytes) return async_copy_vector(shared_dst, src);
 #pragma unroll 1
@@ -55,8 +55,8 @@ __device__ __forceinline__ void async_copy_wait() {
 #endif
 }
 
-// Closes a group of the copies that this thread has started since the last one; and waits for all groups but the
-// latest kPending.
+// The first makes a group of the copies that this thread has started since the last group. The second waits for all
+// groups but the latest kPending.
 __device__ __forceinline__ void async_copy_commit() {
 #ifdef FLOWK_SIMT
   simt::async_copy_commit();

@@ -25,7 +25,7 @@ struct Divider {
 #ifndef __CUDACC_RTC__
   friend bool operator==(const Divider&, const Divider&) = default;
   Divider() = default;
-  // A 0 is 2^32 cut to 32 bits, by a plan that will not divide by it: it counts as 1.
+  // 0 counts as 1. It is 2^32 cut to 32 bits, given by a plan that will not divide by it.
   explicit Divider(uint32_t given) : divisor(given == 0 ? 1 : given) {
     const uint32_t d = divisor;
     shift = d <= 1 ? 0u : 32u - static_cast<uint32_t>(__builtin_clz(d - 1));

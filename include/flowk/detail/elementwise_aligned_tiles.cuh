@@ -3,10 +3,10 @@
 // i * element_bytes + j * step: its neighbours lie along the rows i, those of out along the columns j. All rows and
 // runs are aligned.
 //
-// A block computes a tile of rows and columns. It copies each staged input to shared memory asynchronously, one run of
-// rows per column in vectors of 16 bytes, and gathers packs along the columns from there. A warp gathers 8 packs'
-// columns and 4 words along the rows, and stores lines of 128 bytes. The vectors of a run are XORed with their pack's
-// number so that these 32 words lie in different banks.
+// A block computes a tile of rows and columns. It copies each staged input to shared memory asynchronously, one run
+// along the rows per column, in vectors of 16 bytes, and gathers packs along the columns from there. A warp gathers the
+// columns of 8 packs and 4 words along the rows, and stores lines of 128 bytes. The index of a vector in its run is
+// XORed with its pack's number, so that these 32 words lie in different banks.
 #pragma once
 
 #include "flowk/detail/async_copy.cuh"
@@ -145,7 +145,8 @@ __global__ void __launch_bounds__(elementwise_threads,
   for_each_input_if<In...>(params.operands, is_staged, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {
     stage_aligned<kN, bytes>(params, position, k);
   });
-  // One element is repeated after the barrier: a selection here would wait for each row's load before the next one.
+  // A single element is repeated after the barrier. A selection here would wait for each row's load before the next
+  // one.
   uint32_t packs[Shape::rows_per_thread][num_inputs][PackWords<kN, In...>::whole];
   const auto is_loaded = [&](int k) { return !is_staged(k); };
   for_each_input_if<In...>(params.operands, is_loaded, [&]<int k, int bytes>(Constant<k>, Constant<bytes>) {

@@ -107,7 +107,7 @@ struct PackWork {
   }
 };
 
-// Computes one element, for those around the whole packs. `locate(k)` is its address in operand k.
+// Computes one of the elements around the whole packs. `locate(k)` is its address in operand k.
 template <class Factory, class Out, class... In, class Operands, class Locate>
 __device__ __forceinline__ void compute_element(const Operands& operands, const Factory& factory,
                                                 const Locate& locate) {
@@ -134,8 +134,8 @@ __device__ __forceinline__ void compute_element(const Operands& operands, const 
                  [&](auto size) { pack::store<decltype(size)::value>(const_cast<unsigned char*>(locate(0)), out); });
 }
 
-// Whether the functor may be called with values that are no elements of the operands. The values beside a part of a
-// pack are 0 for other functors.
+// May the functor be called with values that are not elements of the operands? For other functors the values beside a
+// part of a pack are 0.
 template <class Functor>
 concept TakesAnyValues = requires { requires Functor::takes_any_values; };
 

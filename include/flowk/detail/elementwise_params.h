@@ -10,9 +10,9 @@
 
 namespace flowk::detail {
 
-// The version of the parameters' layout and meaning. A plan of another libflowk has other parameters than a kernel that
-// was compiled with this header: flowk_functor_plan() compares. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every
-// change of a struct, an enum or a constant of this file.
+// The version of the parameters' layout and meaning. flowk_functor_plan() refuses a kernel that was compiled with
+// another version than the library's. Raise it, and FLOWK_FUNCTOR_PARAMS_VERSION, with every change of a struct, an
+// enum or a constant of this file.
 constexpr int elementwise_params_version = 4;
 
 // Threads per block. Blocks that each write 4 KB once, in memory order, are as fast as a memcpy.
@@ -31,8 +31,8 @@ enum class ElementwiseKernel : int32_t {
 };
 constexpr int num_elementwise_kernels = 6;
 
-// How a thread loads its pack of an operand, or stores it. A pack that is not whole, or that the end of a row cuts, is
-// moved element by element instead.
+// How a thread loads its pack of an operand, or stores it. A pack that is not whole, or that is cut by the end of a
+// row, is moved element by element instead.
 enum class ElementwiseAccess : int32_t {
   aligned,            // neighbours in memory, at a multiple of the pack's bytes
   shifted,            // neighbours in memory at any address: cut from the aligned accesses that hold them
@@ -41,10 +41,11 @@ enum class ElementwiseAccess : int32_t {
   staged,             // through shared memory: the neighbours lie along another dimension
   staged_rows,        // through shared memory: neighbours in memory at any address
   number,             // one element, held in ElementwiseOperand::number
-  repeated_packs,     // a run of `period` elements, again and again: a multiple of aligned packs
+  repeated_packs,     // a run of `period` elements that repeats, and consists of whole aligned packs
   repeated_run,       // the same at any length and address
   repeated_table,     // the same from a copy in shared memory, which is a pack longer than the run
-  repeated_elements,  // each element `repeat` times, then the next; after `period` elements from the start again
+  repeated_elements,  // each element of a run `repeat` times, then the next one; after `period` elements the run
+                      // repeats
 };
 constexpr int num_elementwise_accesses = 11;
 
@@ -61,8 +62,8 @@ struct ElementwiseOperand {
   uint32_t number[2];  // the bytes of an element that is not in memory
 };
 
-// The whole packs of a linear out, operand 0. They are aligned in out and follow one another; one thread each computes
-// the `num_edges` elements around them, `head` before and the others after.
+// The whole packs of a linear out, operand 0. They are aligned in out and follow one another. The `num_edges` elements
+// around them, `head` before and the others after, have one thread each.
 struct LinearPacks {
   int64_t num_packs;
   int32_t head;
@@ -78,13 +79,13 @@ struct ContiguousElementwiseParams : LinearPacks {
   ElementwiseOperand operands[kOperands];
 };
 
-// A pack of repeated elements finds each of its bytes among spread_bytes neighbours, by an index of spread_index_bits.
-// The words that hold the neighbours at any address have spread_load_bytes.
+// A pack of repeated elements takes each of its bytes from spread_bytes neighbours, by an index of spread_index_bits.
+// At any address, words of spread_load_bytes in all hold the neighbours.
 constexpr int spread_bytes = 8, spread_index_bits = 4;
 constexpr int spread_load_bytes = 12;
 
-// Where the blocks of runs take turns, this many neighbours have a turn. Packs of 16 elements take none: the kernel
-// would be slower for all inputs.
+// If the blocks of repetitions take turns, this many neighbours have a turn. With packs of 16 elements they take no
+// turns, because the kernel would be slower for all inputs.
 constexpr uint32_t broadcast_group_blocks = 32;
 constexpr int max_turns_pack_elements = 8;
 
@@ -94,9 +95,8 @@ struct RepeatedOperand : ElementwiseOperand {
   Divider repeat;
   Divider period;
   uint32_t head;  // elements before the first pack
-  // For a pack of 16 bytes in which elements repeat, and whose elements fit into 8 bytes: how many elements the pack
-  // can have, 0 if it does not fit; and for each byte of the pack its index among the 8, 4 bits each, if the pack
-  // begins with the first repetition of an element.
+  // For a pack of 16 bytes whose different elements fit into 8 bytes: the largest number of these, or 0 if they do not
+  // fit. For each byte of a pack that begins with the first repetition of an element: its index among the 8, in 4 bits.
   uint32_t spread_elements;
   uint32_t spread[4];
   int32_t table_offset;  // of a repeated_table in shared memory
@@ -105,16 +105,16 @@ struct RepeatedOperand : ElementwiseOperand {
 template <int kOperands>
 struct BroadcastElementwiseParams : LinearPacks {
   int32_t has_tables;
-  // If an input repeats a run that is too long for the L2 cache: `num_runs` repetitions of `run_blocks` blocks each.
-  // Groups of their blocks take turns, so that those which read the same part of the run follow one another. Else
-  // run_blocks is 0.
+  // If an input repeats a run that is too long for the L2 cache, there are `num_runs` repetitions of `run_blocks`
+  // blocks each. Groups of their blocks take turns, so that blocks that read the same part of the run follow one
+  // another. Otherwise run_blocks is 0.
   uint32_t run_blocks;
   Divider num_runs;
   RepeatedOperand operands[kOperands];
 };
 
-// An operand in rows of the innermost dimension. Inputs of elementwise_strided: `begin` and `end` are the first and the
-// last address from which two accesses stay within the operand.
+// An operand in rows of the innermost dimension. For inputs of elementwise_strided `begin` and `end` are the first and
+// the last address at which two accesses are within the operand.
 struct StridedOperand : ElementwiseOperand {
   int64_t strides[elementwise_max_dims];  // along ElementwiseRows::dims
   // Along the dimension of a tile's rows: from row to row, and from the rows that a block computes at once to the next.
@@ -129,17 +129,17 @@ struct StridedOperand : ElementwiseOperand {
   int32_t swizzle_bits;
 };
 
-// Rows in C order of the other dimensions: of all of them, or without that of a tile's rows.
+// The rows, in C order of the other dimensions. The dimension of a tile's rows is not one of these.
 struct ElementwiseRows {
   Divider row_elements;
   Divider items_per_row;  // elementwise_strided: threads
   uint32_t num_items;     // threads of all rows
-  int32_t packs;          // per thread; elementwise_broadcast_rows: of as many rows
+  int32_t packs;          // per thread; elementwise_broadcast_rows: one in each row
   // elementwise_strided: a thread's packs are this far apart, along their row or along the outermost dimension.
   int32_t pack_columns;
   int32_t pack_rows;
-  // elementwise_strided: brings the sectors that a row's ends share with other data into the L2 cache before it writes
-  // to them. A sector that was written in part is slow to leave the cache, unless it is there whole.
+  // elementwise_strided: loads the sectors that a row's ends share with other data into the L2 cache before it writes
+  // to them. A sector that was written in part leaves the cache slowly unless the cache holds all of it.
   int32_t prefetches_ends;
   int32_t num_dims;                    // at least 1: without other dimensions, dimension 0 has one index
   Divider dims[elementwise_max_dims];  // extents: the outermost dimension, then the others from the innermost on
@@ -181,7 +181,8 @@ FLOWK_HOST_DEVICE constexpr int aligned_run_bytes(int rows, int element_bytes) {
   return rows * element_bytes < line_bytes ? line_bytes : rows * element_bytes;
 }
 
-// Elements of a repeated_table. A pack may start at the run's last element, and is cut from words that end after it.
+// Elements of a repeated_table. A pack may start at the run's last element, and the words that it is cut from end after
+// it.
 FLOWK_HOST_DEVICE constexpr uint32_t table_elements_of(uint32_t run_elements, uint32_t pack_elements) {
   return run_elements + pack_elements + 4;
 }

@@ -26,8 +26,8 @@ __device__ __forceinline__ const unsigned char* locate_in_period(const RepeatedO
   return operand.data + index_in_period(operand, static_cast<uint32_t>(i)).index * operand.step;
 }
 
-// A pack of a run from element `index` on, which may wrap around the end of the run. kHasRoom: `words` have room for
-// one more access; the pack is then to be moved down by the returned number of bytes.
+// Loads the pack that begins at element `index` of a run, and may wrap around the run's end. With kHasRoom `words` have
+// room for one more access, and the caller moves the pack down by the returned number of bytes.
 template <int kN, int kSize, bool kHasRoom>
 __device__ __forceinline__ int load_repeated_run(const RepeatedOperand& operand, uint32_t index, uint32_t* words) {
   constexpr int bytes = kN * kSize;

@@ -24,9 +24,9 @@ __device__ __forceinline__ int swizzled_offset(const StridedOperand& operand, in
   return at ^ (at >> operand.swizzle_shift & operand.swizzle_bits);
 }
 
-// Copies the aligned vectors that hold the runs, at most kMaxVectors of each of at most kMaxRuns. A thread keeps its
-// vector and steps from run to run. Run r begins `offset_of(r)` bytes further on. `is_inner`: no run begins or ends
-// within 16 bytes of the operand's ends.
+// Copies the aligned vectors that hold the runs: of at most kMaxRuns runs, at most kMaxVectors each. A thread keeps its
+// vector and steps from run to run. Run r begins `offset_of(r)` bytes after its place. `is_inner`: no run begins or
+// ends within 16 bytes of the operand's ends.
 template <int kMaxVectors, int kMaxRuns, class OffsetOf>
 __device__ __forceinline__ void stage_runs(const StridedOperand& operand, bool is_inner, const StagedRuns& runs,
                                            const OffsetOf& offset_of) {
@@ -80,7 +80,7 @@ __device__ __forceinline__ void stage_operand(const StridedElementwiseParams<kOp
   const int num_rows = static_cast<int>(::min(tile.column_elements - position.row, uint32_t{Shape::rows}));
   const auto pitch = static_cast<uint32_t>(operand.pitch);
   const uint32_t lead = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(corner)) % sector_bytes;
-  // 16 elements on either side hold at least one vector.
+  // is_inner: 16 elements before and after the tile's part are at least one vector.
   if (operand.access == ElementwiseAccess::staged) {
     const int lower = first_column < 0 ? -first_column : 0;
     const int upper = ::min(Shape::columns + tile.halo, row_elements - first_column);

@@ -39,8 +39,8 @@ struct PackPart {
   int first, last;
 };
 
-// Loads input packs of a row into words that are 0. Element 0 of pack p is `p * distance` bytes from `address`, and
-// words[p] are then to be moved down by shifts[p] bytes.
+// Loads input packs of a row into words that are 0. Element 0 of pack p is `p * distance` bytes from `address`. The
+// caller then moves words[p] down by shifts[p] bytes.
 template <int kN, int kPacks, int kSize, int kWords>
 __device__ __forceinline__ void load_row_packs(const StridedOperand& operand, uintptr_t address, int64_t distance,
                                                const PackPart (&parts)[kPacks], uint32_t (&words)[kPacks][kWords],
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(elementwise_threads,
       if (parts[p].first < parts[p].last && parts[p].last - parts[p].first < kN)
         prefetch_sector(global_pointer(locate(0) + static_cast<uintptr_t>(p * out.pack_stride)));
   }
-  // Both packs in one call, if their values leave room for those of a long formula.
+  // Both packs go to the functor in one call if that leaves enough registers for a long formula.
   constexpr int together = kN * max <= 8 ? max : 1;
   using Work = PackWork<kN * together, max / together, Out, In...>;
   const auto functor = factory();

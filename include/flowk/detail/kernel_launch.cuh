@@ -25,9 +25,9 @@ inline bool needs_raised_limits(const LaunchConfig& config) {
 }
 
 // Lets launches of `kernel` on the current device have as much shared memory, and as large clusters, as `config`. These
-// limits are attributes of the kernel, not of a launch, so each is set once and to the device's maximum: a thread that
-// set it to the bytes of its own launch could lower it before another thread's launch. `again`: set them even if this
-// was done.
+// limits are attributes of the kernel, not of a launch, so each is set once and to the device's maximum. A thread that
+// set the bytes of its own launch could lower the limit before another thread's launch. `again`: sets them even if they
+// are set.
 inline cudaError_t raise_limits(const void* kernel, const LaunchConfig& config, bool again) {
   if (!needs_raised_limits(config)) return cudaSuccess;
   const bool is_large = config.shared_bytes > shared_bytes_without_opt_in;
@@ -51,8 +51,8 @@ inline cudaError_t raise_limits(const void* kernel, const LaunchConfig& config, 
   return error;
 }
 
-// Enqueues the kernel `function` on `stream` with the parameters at `addresses`. It is compiled once, not once per
-// kernel.
+// Enqueues the kernel `function` on `stream` with the parameters at `addresses`. This function is compiled once, not
+// once per kernel.
 [[gnu::noinline]] inline cudaError_t launch_by_addresses(const void* function, const LaunchConfig& config,
                                                          cudaStream_t stream, void** addresses) {
   cudaLaunchAttribute attributes[2] = {};
@@ -93,7 +93,7 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchConfig& con
 }
 
 #ifdef __CUDA_ARCH_LIST__
-// Whether every GPU from sm_90 on runs code compiled for sm_90 or newer.
+// Does every GPU from sm_90 on run code that is compiled for sm_90 or newer?
 constexpr bool has_code_for_sm_90 = [] {
   bool has_900 = false, has_older = false;
   for (const int arch : {__CUDA_ARCH_LIST__}) {

@@ -7,8 +7,8 @@
 
 namespace flowk::detail {
 
-// Threads may call both functions at once. A full set leaves a kernel out, and so does a device number past the last:
-// the launch then does its work for the kernel each time.
+// Threads may call both functions at once. A kernel is not kept if the set is full or the device number is too large:
+// then its attributes are set at each launch.
 class KernelSet {
  public:
   bool contains(const void* kernel, int device) const {

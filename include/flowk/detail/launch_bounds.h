@@ -11,8 +11,8 @@ FLOWK_HOST_DEVICE constexpr int threads_per_multiprocessor(int arch) {
   return (arch > 800 && arch < 900) || arch >= 1100 ? 1536 : 2048;
 }
 
-// `blocks`, or the number of blocks of `threads` threads that a multiprocessor holds if that is less. Without it ptxas
-// ignores a bound that it cannot meet, and does not limit the registers.
+// `blocks`, or the number of blocks of `threads` threads that a multiprocessor holds, if that is less. ptxas ignores a
+// bound that it cannot meet, and then does not limit the registers.
 FLOWK_HOST_DEVICE constexpr int fitting_blocks_of(int arch, int threads, int blocks) {
   const int max_blocks = threads_per_multiprocessor(arch) / threads;
   return blocks < max_blocks ? blocks : max_blocks;

@@ -18,7 +18,7 @@ namespace pack {
 template <int bytes>
 constexpr int access_bytes = bytes < vector_bytes ? bytes : vector_bytes;
 
-// The words of a pack of `bytes` plus one access: what load_around\(\) reads.
+// The words of a pack of `bytes` plus one access: what load_around() reads.
 template <int bytes>
 constexpr int num_words = (bytes + access_bytes<bytes> + 3) / 4;
 
@@ -93,8 +93,8 @@ __device__ __forceinline__ void shift_down(uint32_t* words, int shift) {
   for (int i = 0; i < kBytes / 4; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], (shift & 3) * 8);
 }
 
-// Loads `kBytes` at any address. Packs of four bytes and more are not shifted yet: the result is the shift for
-// shift_down(). Smaller packs are loaded by elements, and the result is 0.
+// Loads `kBytes` at any address. A pack of four bytes or more still has to be moved: the result is the shift for
+// shift_down(). A smaller pack is loaded by elements, and the result is 0.
 template <int kBytes, int kSize>
 __device__ __forceinline__ int load_shifted(uint32_t* words, const unsigned char* address) {
   if constexpr (kBytes >= 4) {

@@ -22,8 +22,8 @@ __device__ __forceinline__ void wait_on_dependent_grids() {
 #endif
 }
 
-// wait_on_dependent_grids() of a thread that reads at `first_read`, not null, after it. The compiler cannot move the
-// computation of that address past the wait, as it otherwise does: 20 to 70 instructions.
+// wait_on_dependent_grids() for a thread that then reads at `first_read`, which is not null. The compiler cannot move
+// the computation of that address, which is many instructions, to after the wait.
 __device__ __forceinline__ void wait_on_dependent_grids([[maybe_unused]] const void* first_read) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(

@@ -23,8 +23,8 @@ template <class T>
 using GridConstant = T;
 #endif
 
-// An address in global memory that was kept as a number, to step and to round it. The compiler has to be told: it would
-// make an access that looks at the address first.
+// An address in global memory that was kept as a number, to step and to round it. This tells the compiler the memory:
+// otherwise each access would first find out which memory the address is in.
 __device__ __forceinline__ unsigned char* global_pointer(uintptr_t address) {
   const auto pointer = reinterpret_cast<unsigned char*>(address);
 #ifndef FLOWK_SIMT

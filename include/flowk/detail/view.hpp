@@ -114,7 +114,7 @@ struct Index {
 template <class Range>
 using IfIntegersIn = std::enable_if_t<std::is_integral_v<std::decay_t<decltype(*std::begin(std::declval<Range &>()))>>>;
 
-// Copies a list of exactly `size` integers.
+// Copies a list, which must have `size` integers.
 template <class Integer, class Range>
 [[gnu::always_inline]] inline void copy_integers(const char *name, const Range &list, int32_t size, Integer *to) {
   if (std::size(list) != static_cast<size_t>(size))
@@ -136,8 +136,8 @@ template <class Range>
   return static_cast<int32_t>(std::size(list));
 }
 
-// Calls visit(d) for d = 0, 1, ... while it returns true; without a loop where the rank is in the type. Returns whether
-// all did.
+// Calls visit(d) for d = 0, 1, ... while it returns true; without a loop if the rank is in the type. Returns whether
+// all calls returned true.
 template <int32_t... kD, class Visit>
 [[gnu::always_inline]] inline bool all_of(std::integer_sequence<int32_t, kD...>, const Visit &visit) {
   return (visit(kD) && ...);
@@ -159,7 +159,7 @@ inline int64_t product_of(int64_t a, int64_t b) noexcept {
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-// Shape and strides. Without a rank in the type, copies cost what the rank is.
+// Shape and strides. A copy of a layout without a rank in its type copies only the dimensions that it has.
 template <int32_t kRank>
 class Layout {
   static_assert(kRank <= FLOWK_MAX_RANK, "a view has at most FLOWK_MAX_RANK dimensions");
@@ -242,8 +242,8 @@ template <class Array>
 struct ArrayRank<Array, std::void_t<decltype(std::declval<Array &>().data_handle())>>
     : std::integral_constant<int32_t, static_cast<int32_t>(Array::rank())> {};
 
-// A temporary that owns its elements would take them along; std::span and std::mdspan, which own none, have an
-// element_type.
+// Do the elements outlive the expression `Array`? Not if it is a temporary that owns them. std::span and std::mdspan
+// own none, which their member element_type shows.
 template <class Array, class = void>
 inline constexpr bool outlives = std::is_lvalue_reference_v<Array>;
 template <class Array>

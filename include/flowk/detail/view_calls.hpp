@@ -38,7 +38,7 @@ FLOWK_CALL_(masked_softmax_backward)
 FLOWK_CALL_(softmax_merge)
 #undef FLOWK_CALL_
 
-// The text that `call(Text)` writes, whole.
+// The whole text that `call(Text)` writes.
 template <class Call>
 std::string explained(const Call &call) {
   std::string text(1024, '\0');
@@ -87,7 +87,7 @@ status check_contiguous(const char *name, const X &x) noexcept {
   }
   return {};
 }
-// dst has src's extents in the order of the axes. Axes that are no permutation are the library's to refuse.
+// Fails unless dst has src's extents in the order of the axes. The library checks that the axes are a permutation.
 template <class Src, class Dst>
 [[gnu::always_inline]] inline status check_permuted(const Src &src, const Dst &dst, const axes &order) noexcept {
   if (order.size() != src.rank()) return wrong_size("axes", order.size(), src.rank());

@@ -6,11 +6,11 @@
 namespace flowk::permute {
 namespace {
 
-constexpr int max_log2_skew = 4;      // rows a multiple of 16 bytes apart; build_tile() makes it an odd one
-constexpr int32_t above_zero = 1024;  // keeps offsets positive; a multiple of the banks' period
+constexpr int max_log2_skew = 4;      // of rows an odd multiple of 16 bytes apart
+constexpr int32_t above_zero = 1024;  // makes offsets positive and keeps their banks
 
-// A way to take the tile apart into items, and its cost in wavefronts of shared memory; 4 instructions cost as much as
-// one. Not measured.
+// A way to divide the tile into items, and its cost in wavefronts of shared memory. 4 instructions count as one
+// wavefront, which is not measured.
 struct Items {
   int32_t words_per_item;
   int32_t rotation_shift;
@@ -49,7 +49,7 @@ Columns columns_of(const TileLayout& layout, const ByteTileParams& params) {
   return columns;
 }
 
-// The offset in shared memory of each destination row dimension, if columns are `pitch` bytes apart.
+// The step in shared memory along dimension `d` of the destination rows, if columns are `pitch` bytes apart.
 int64_t column_step(const Columns& columns, const ByteTileParams& params, int d, int64_t pitch) {
   if (columns.joins_outer && d == params.tile.dst_row_rank - 1) return columns.run_bytes;
   int64_t before = 1;
@@ -213,8 +213,8 @@ int64_t join_rows(const TileLayout& layout, ByteTileParams* params, uint64_t* jo
   return row_bytes;
 }
 
-// The most vectors of a destination row, and those that neighbouring threads store. With a halo rows start and end on
-// sectors; long ones are taken line by line.
+// Chooses the largest number of vectors in a destination row, and how many of them neighbouring threads store. With a
+// halo rows start and end on sectors. Long rows are stored line by line.
 void choose_vectors(const Tile& tile, int64_t row_bytes, int num_threads, ByteTileParams* params) {
   int64_t vectors = row_bytes / vector_bytes;
   params->dst_granule = vector_bytes;
@@ -260,7 +260,8 @@ bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchCon
   choose_vectors(tile, row_bytes, launch->num_threads, params);
   params->dst_rows_have_ends =
       tile.dst.is_cut() ? !tile.dst.fills_vectors : !fill_vectors(search, layout, row_bytes, joined_dims);
-  // Skewed columns start before the first row and end after the last. A vector's five words may end after its row.
+  // Skewed columns start before the first row and end after the last one. The five words that a vector is cut from may
+  // end after its row.
   const int64_t skew_bytes = 4 * int64_t{params->skew_mask};
   const int64_t start_bytes = round_up(skew_bytes, int64_t{params->load.shift_mask} + 1);
   params->load.start_offset_bytes += static_cast<int32_t>(start_bytes);

@@ -25,14 +25,14 @@ constexpr int64_t max_tile_bytes = 40 * 1024;
 constexpr int64_t max_shared_bytes = 56 * 1024;     // of a tile, as the search estimates it
 constexpr int64_t max_block_shared_bytes = 101376;  // of a block on sm_86, the least of all GPUs
 constexpr int32_t reserved_shared_bytes = 1024;     // of a multiprocessor, for each block
-constexpr float several_waves = 4;                  // from here on the last wave counts little
+constexpr float several_waves = 4;                  // with this many the last wave counts little
 
 // The most shared memory for rows with offsets that are congruent modulo 128, in percent of the rows' bytes. Rows that
 // need more are tried with a smaller power of 2. Not measured.
 constexpr int64_t max_congruent_percent = 130;
 
-// A run: the innermost `num_whole` dimensions of a chain, and `slice` indices of the next (1: not cut). The other
-// fields follow from these.
+// A run: the innermost `num_whole` dimensions of a chain, and `slice` indices of the next one (1: not cut). The other
+// fields follow from these two.
 struct Run {
   int num_whole;
   int32_t slice;
@@ -61,7 +61,7 @@ struct Chain {
   Run choices[max_choices];
 };
 
-// What a tile is chosen from.
+// A problem, and the runs that its tile is chosen from.
 struct TileSearch {
   Device device;
   PermuteProblem problem;  // with dimensions reversed if that helps; the chains point into it
@@ -126,13 +126,14 @@ struct TileLayout {
   int64_t extent_with_halo(int dim) const { return extents[dim] + (dim == tile.dst_cut ? tile.halo : 0); }
 };
 
-// Blocks of the tile that are resident on a multiprocessor at once; its shared memory is longer by `with_halo`.
+// Blocks of the tile that are resident on a multiprocessor at once. The halo makes its shared memory larger by the
+// factor `with_halo`.
 inline int resident_tiles(const Device& device, const Tile& tile, float with_halo, int max_resident) {
   const auto bytes = static_cast<int32_t>(static_cast<float>(tile.shared_bytes) * with_halo) + reserved_shared_bytes;
   return std::clamp(device.shared_bytes_per_multiprocessor / bytes, 1, max_resident);
 }
 
-// Blocks that the last wave leaves out, over all blocks.
+// The blocks that are missing in the last wave, over all blocks.
 inline float idle_share(float waves) {
   return waves < several_waves ? static_cast<float>(static_cast<int64_t>(waves) + 1) / waves - 1 : 0;
 }
@@ -150,14 +151,14 @@ inline int64_t lowest_bit(uint64_t value, int64_t limit) {
 
 inline bool contains(uint64_t mask, int dim) { return dim >= 0 && (mask >> dim & 1) != 0; }
 
-// Do the source rows along `dim` lie one after the other in src? Rows of a cut run do not: they overlap, and the last
-// slice's are shorter than their distance.
+// Do the source rows along `dim` lie one after the other in src? Rows of a cut run do not, because the last slice's are
+// shorter than their distance.
 inline bool are_dense(const PermuteProblem& problem, const Run& src, int dim) {
   return !src.is_cut() && problem.src_strides[dim] == src.bytes;
 }
 
-// Finds the dimensions of a chain. The first has a stride of one unit, each next one the extent of all before it as its
-// stride; permute_tile_runs.cpp.
+// Finds the dimensions of a chain. The first has a stride of one unit, and the stride of each other is the extent of
+// all before it; permute_tile_runs.cpp.
 void find_chain(const PermuteProblem& problem, Chain* chain);
 
 // Lists the runs of a chain, shorter ones first. Slices of runs that start inside sectors leave room for halo_bytes.
@@ -165,12 +166,12 @@ void find_choices(const PermuteProblem& problem, int64_t halo_bytes, Chain* chai
 
 void set_run(const PermuteProblem& problem, const Chain& chain, int num_whole, int64_t slice, Run* run);
 
-// Chooses the halo, and estimates the tile's time, which is a sum of the costs' members, each times a number that
-// follows from the tile; permute_tile_cost.cpp.
 struct AllTileCosts {
   TileCosts units, byte_units, converted;
   ByteTileCosts byte_tile;
 };
+// Chooses the halo, and estimates the tile's time: the sum of the costs' members, each times a number that follows from
+// the tile; permute_tile_cost.cpp.
 void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* tile);
 
 // The pitch of the source rows of aligned_tile. Rows share no line, since each has its own key. The pitch is congruent
@@ -178,8 +179,8 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& costs, Tile* ti
 // permute_tile_rows.cpp.
 int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment, bool* is_congruent);
 
-// The mask of the keys that swizzle source rows of aligned_tile: the largest of 7, 3, 1, 0 for which the row rounded up
-// to (mask + 1) vectors is at most 15% longer, which is not measured.
+// The mask of the keys that swizzle source rows of aligned_tile: the largest of 7, 3, 1 and 0 for which the row,
+// rounded up to whole (mask + 1) vectors, is at most 15% longer. That bound is not measured.
 int32_t swizzle_mask_of(int32_t run_bytes);
 
 // The pitch of the source rows of other tiles: congruent to src's modulo `modulus`. Neighbours share no vector.
@@ -195,15 +196,16 @@ void place_rows(const TileSearch& search, TileLayout* layout);
 // permute_tile_layout.cpp.
 bool build_tile(const TileSearch& search, const Tile& tile, PermutePlan* plan);
 
-// Plans the tile of a problem in which src or dst has no run: the innermost dimension of each, whatever its stride.
+// Plans the tile of a problem in which src or dst has no run. The tile consists of the innermost dimension of each,
+// whatever its stride.
 void plan_strided_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan);
 
-// Vectors of one destination row that neighbouring threads store: a line's, fewer for a short row, and an even number,
-// because warps of 5 or 7 vectors have bank conflicts.
+// How many vectors of one destination row neighbouring threads store: a line, or fewer of a short row. The number is
+// even, because warps that store 5 or 7 vectors of a row have bank conflicts.
 int32_t vectors_per_segment_of(int32_t vectors);
 
-// The bytes that the vectors of a destination row are aligned to, and the most vectors that a row may touch;
-// permute_tile_layout.cpp.
+// The bytes that the vectors of a destination row are aligned to, and the largest number of vectors that a row may
+// touch; permute_tile_layout.cpp.
 int32_t dst_granule_of(const Tile& tile);
 int64_t dst_vectors_of(const PermuteProblem& problem, const Tile& tile);
 
@@ -223,14 +225,14 @@ inline int64_t byte_tile_words(int32_t src_run_bytes, int64_t dst_elements) {
 // Are elements single bytes that are not converted?
 inline bool moves_bytes(const PermuteProblem& problem) { return problem.unit_bytes == 1 && !problem.is_converted(); }
 
-// Are elements converted that have 1 byte on one side and at most 2 on the other? Such a tile takes as long as its
-// instructions, not its bytes.
+// Are elements of 1 byte converted to elements of 1 or 2 bytes, or the other way round? The time of such a tile is that
+// of its instructions, not of its bytes.
 inline bool converts_bytes(const PermuteProblem& problem) {
   return problem.is_converted() && problem.unit_bytes * problem.dst_unit_bytes <= 2;
 }
 
-// The threads of a byte_tile's block. Items of short destination runs have up to 3 words: with 4 more of a warp's
-// columns are in the same banks.
+// The threads of a byte_tile's block. Items of short destination runs have up to 3 words, because with 4 more of a
+// warp's columns would be in the same banks.
 inline int byte_tile_threads_of(int64_t num_words, int64_t dst_elements) {
   constexpr int64_t short_run_elements = 32;
   const int64_t words_per_item = dst_elements < short_run_elements ? max_words_per_item - 1 : max_words_per_item;
@@ -241,8 +243,8 @@ inline int byte_tile_threads_of(int64_t num_words, int64_t dst_elements) {
 // does not fit shared memory; byte_tile_layout.cpp.
 bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params);
 
-// The time of a warp's access over one without conflicts, by the offset of each thread's element (< 0: none). With
-// shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70); permute_tile_banks.cpp.
+// The time of a warp's access, over the time of one without bank conflicts, from the offset of each thread's element
+// (< 0: none). With shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70); permute_tile_banks.cpp.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift);
 
 // Chooses the swizzle of a general_tile, and the vectors of a segment, for few bank conflicts.

@@ -9,8 +9,8 @@
 namespace flowk::permute {
 namespace {
 
-// byte_tile: the smallest tile of cut runs, the bytes that a small one of whole runs is filled up to, and what counts
-// as small. None is measured.
+// byte_tile: the least bytes of a tile of cut runs; the bytes that a small tile of whole runs is filled up to; and the
+// bytes below which it is small. None is measured.
 constexpr int64_t min_cut_byte_tile_bytes = 2048, filled_byte_tile_bytes = 8192, small_byte_tile_bytes = 6144;
 constexpr int64_t max_byte_tile_words = max_words_per_item * max_items_per_thread * tile_threads;
 
@@ -42,7 +42,7 @@ void find_join(const TileSearch& search, Tile* tile) {
   }
 }
 
-// Is a tile of these two runs a byte_tile? Rows of joined runs have lines to store.
+// Is a tile of these two runs a byte_tile? A row of joined runs has at least a line.
 bool is_byte_tile(const PermuteProblem& problem, const Tile& tile) {
   return tile.is_disjoint() && !(tile.src.fills_vectors && tile.dst.fills_vectors) &&
          tile.src.bytes >= min_byte_tile_run_bytes &&
@@ -193,7 +193,8 @@ Tile find_tile(const TileSearch& search, float above) {
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   TileSearch search;
   make_search(problem, device, &search);
-  // Rows of several short dimensions may take twice the shared memory that a search counts: then the next one.
+  // Rows of several short dimensions may need twice the shared memory that the search estimates. If the cheapest tile
+  // does not fit, the next one is tried.
   for (float above = 0;;) {
     const Tile best = find_tile(search, above);
     if (best.cost < 0) return plan_strided_tile(problem, device, plan);
@@ -212,7 +213,7 @@ TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& d
   return is_planned ? TileCandidate::planned : TileCandidate::no_box;
 }
 
-// Costs of 0 but one of 1 give the number that this one is multiplied by.
+// If one cost is 1 and all others are 0, the tile's cost is the number that this one is multiplied by.
 std::vector<float> tile_terms(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice) {
   TileSearch search;
   make_search(problem, device, &search);
