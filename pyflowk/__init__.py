@@ -6,7 +6,8 @@ Functions and types by topic; names in parentheses are NumPy's, the array API's 
 
 - Move: permute (permute_dims), batch_transpose (matrix_transpose), transpose, swapaxes (swapdims), moveaxis (movedim),
   permute_many, cast (astype)
-- Softmax: softmax, log_softmax, masked_softmax, masked_softmax_backward, softmax_merge
+- Softmax: softmax, log_softmax, masked_softmax, masked_softmax_backward, masked_softmax_backward_dbias,
+  masked_softmax_backward_dbias_workspace_bytes, softmax_merge
 - Cross-entropy: cross_entropy, cross_entropy_backward, cross_entropy_partials, cross_entropy_merge
 - Activations: relu, gelu, silu, silu_mul, sigmoid, tanh, softplus, elu, leaky_relu, prelu, prelu_backward,
   prelu_backward_workspace_bytes, relu_backward, gelu_backward, silu_backward, sigmoid_backward, tanh_backward,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._operators.permute_many import *  # noqa: F403
     from ._operators.prelu import *  # noqa: F403
     from ._operators.softmax import *  # noqa: F403
+    from ._operators.softmax_dbias import *  # noqa: F403
     from ._operators.softmax_merge import *  # noqa: F403
     from ._tuning import *  # noqa: F403
 
@@ -97,6 +99,7 @@ _MODULES = {
     "_operators.permute_many": ["permute_many"],
     "_operators.prelu": ["prelu", "prelu_backward", "prelu_backward_workspace_bytes"],
     "_operators.softmax": ["log_softmax", "masked_softmax", "masked_softmax_backward", "softmax"],
+    "_operators.softmax_dbias": ["masked_softmax_backward_dbias", "masked_softmax_backward_dbias_workspace_bytes"],
     "_operators.softmax_merge": ["softmax_merge"],
 }
 # Other names of the same functions.

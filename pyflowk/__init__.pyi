@@ -27,6 +27,7 @@ from ._operators.permute_axes import (moveaxis, swapaxes, transpose)
 from ._operators.permute_many import (permute_many)
 from ._operators.prelu import (prelu, prelu_backward, prelu_backward_workspace_bytes)
 from ._operators.softmax import (log_softmax, masked_softmax, masked_softmax_backward, softmax)
+from ._operators.softmax_dbias import (masked_softmax_backward_dbias, masked_softmax_backward_dbias_workspace_bytes)
 from ._operators.softmax_merge import (softmax_merge)
 from ._tuning import (Tuning, load_plans, save_plans, tune)
 from ._elementwise.functions import abs as absolute
@@ -67,11 +68,11 @@ __all__ = ["DType", "DeviceArray", "ElementwiseKernel", "FlowkError", "FlowkValu
         "greater_equal", "hypot", "invert", "is_available", "isfinite", "isinf", "isnan", "leaky_relu",
         "leaky_relu_backward", "left_shift", "lerp", "less", "less_equal", "load_plans", "log", "log10", "log1p",
         "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "masked_softmax",
-        "masked_softmax_backward", "matrix_transpose", "maximum", "minimum", "mod", "moveaxis", "movedim", "mul",
-        "multiply", "neg", "negative", "not_equal", "ones", "permute", "permute_dims", "permute_many", "positive",
-        "pow", "power", "prelu", "prelu_backward", "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu",
-        "relu_backward", "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid",
-        "sigmoid_backward", "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax",
-        "softmax_merge", "softplus", "softplus_backward", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims",
-        "synchronize", "tan", "tanh", "tanh_backward", "transpose", "true_divide", "trunc", "trunc_divide", "tune",
-        "where", "zeros"]
+        "masked_softmax_backward", "masked_softmax_backward_dbias", "masked_softmax_backward_dbias_workspace_bytes",
+        "matrix_transpose", "maximum", "minimum", "mod", "moveaxis", "movedim", "mul", "multiply", "neg", "negative",
+        "not_equal", "ones", "permute", "permute_dims", "permute_many", "positive", "pow", "power", "prelu",
+        "prelu_backward", "prelu_backward_workspace_bytes", "prepare", "reciprocal", "relu", "relu_backward",
+        "remainder", "right_shift", "round", "rsqrt", "save_plans", "scale", "sigmoid", "sigmoid_backward", "sign",
+        "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax", "softmax_merge", "softplus",
+        "softplus_backward", "sqrt", "square", "sub", "subtract", "swapaxes", "swapdims", "synchronize", "tan", "tanh",
+        "tanh_backward", "transpose", "true_divide", "trunc", "trunc_divide", "tune", "where", "zeros"]

@@ -30,6 +30,7 @@ SANITIZED = {
     "softmax": (("softmax/test_softmax.py",), "table or gradient_of_every_case or clusters"),
     "softmax_terms": (("softmax/test_softmax_sinks.py",), "(test_results and none) or test_gradients"),
     "softmax_merge": (("softmax/test_softmax_merge.py",), "test_results"),
+    "softmax_dbias": (("softmax/test_softmax_dbias.py",), "test_results and float"),
     "cross_entropy": (("cross_entropy/test_cross_entropy.py",), "results_and_gradients or same_bits or shards"),
 }
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -7,7 +7,8 @@ from __future__ import annotations
 # generate.py fails if a public name is missing here, or is here and not public.
 TOPICS = {
     "Move": "permute batch_transpose transpose swapaxes moveaxis permute_many cast",
-    "Softmax": "softmax log_softmax masked_softmax masked_softmax_backward softmax_merge",
+    "Softmax": "softmax log_softmax masked_softmax masked_softmax_backward masked_softmax_backward_dbias "
+    "masked_softmax_backward_dbias_workspace_bytes softmax_merge",
     "Cross-entropy": "cross_entropy cross_entropy_backward cross_entropy_partials cross_entropy_merge",
     "Activations": "relu gelu silu silu_mul sigmoid tanh softplus elu leaky_relu prelu prelu_backward "
     "prelu_backward_workspace_bytes relu_backward gelu_backward silu_backward sigmoid_backward "

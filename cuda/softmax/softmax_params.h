@@ -16,7 +16,7 @@ enum SoftmaxOperand : int {
   softmax_x,          // forward: x; backward: dy
   softmax_out,        // forward: y; backward: dx
   softmax_bias_or_y,  // forward: the bias; backward: y
-  softmax_dense,      // forward: the dense mask; backward with a softcap: x
+  softmax_dense,      // forward: the dense mask; backward with a softcap: x; of bias_gradient: the gradient of the bias
   softmax_lengths,    // one length per row
   softmax_row,        // no memory: the row's index among its q rows, for causal and window
   softmax_lse,        // forward: the log-sum-exp, written; backward: its gradient

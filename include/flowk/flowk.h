@@ -775,7 +775,7 @@ FLOWK_API flowk_status flowk_masked_softmax_explain(const void *x, const int64_t
  * of -exp(sink - lse) * (sum over i of dy[..., i] - dlse).
  *
  * The gradient of a bias that has the tensor's whole shape is the dx of a call with scale = 1, without row_scale and
- * softcap.
+ * softcap; flowk_masked_softmax_backward_dbias() makes that of a bias that rows share.
  *
  * Shapes: dy, y and dx have the `rank` extents of `shape`; strides and scale as in flowk_masked_softmax().
  *   `mask` may be the forward call's, with dlse, dsinks and x. The columns that lengths, causal and window mask get 0,
@@ -802,6 +802,61 @@ FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, con
                                                              int32_t rank, const int64_t *shape, double scale,
                                                              const flowk_softmax_mask *mask, int32_t log_softmax,
                                                              char *text, size_t text_bytes);
+
+/**
+ * The size of the workspace that flowk_masked_softmax_backward_dbias() needs for this shape, the dimensions in which
+ * `dbias_strides` are 0, and y_dtype on the current device, for any pointers; 0 if it needs none. It is at most a fifth
+ * of the bytes of dy and y, unless rows have more than about 28,000 columns.
+ *
+ * Statuses: those of flowk_masked_softmax_backward_dbias() for the shape and y_dtype, and NULL_POINTER for
+ *   `workspace_bytes`.
+ */
+FLOWK_API flowk_status flowk_masked_softmax_backward_dbias_workspace_bytes(int32_t rank, const int64_t *shape,
+                                                                           const int64_t *dbias_strides,
+                                                                           flowk_dtype y_dtype,
+                                                                           size_t *workspace_bytes);
+
+/**
+ * The gradient of flowk_masked_softmax() with respect to a bias that rows share, and dx of
+ * flowk_masked_softmax_backward() in the same pass:
+ *
+ * dz[..., j] = y[..., j] * (dy[..., j] - sum over i of y[..., i] * dy[..., i] + dlse)
+ * dbias[..., j] = sum of dz[..., j] over the dimensions in which the stride of dbias is 0
+ * dx[..., j] = scale * dz[..., j]
+ *
+ * and with log_softmax = 1 dz as dx of flowk_masked_softmax_backward() with a scale of 1.
+ *
+ * Shapes: as in flowk_masked_softmax_backward(). The last strides of dy, y, dx and dbias are 1 (ignored if that extent
+ *   is 1). dbias_strides are those of the bias: `rank` strides, 0 in the dimensions over which it is shared; NULL is C
+ *   order of the whole shape, in which no row is shared. An extent of 1 is never shared. With row_scale or a softcap in
+ *   `mask` dx is NULL; then both are ignored.
+ * Element types: as in flowk_masked_softmax_backward(); dbias has y's type, or one of the two is float32 and the other
+ *   float16 or bfloat16.
+ * Pointers: dx may be NULL and is then not computed. Its rules are those of flowk_masked_softmax_backward(). dbias
+ *   overlaps no other tensor, and no two of its elements that are not shared may share memory. `workspace` is a
+ *   multiple of 16, overlaps no tensor, and has at least flowk_masked_softmax_backward_dbias_workspace_bytes() bytes.
+ *   It needs no initial value, its contents are undefined afterwards, and only one call at a time may use it. It may be
+ *   NULL if that size is 0.
+ * Sizes of 0: if an extent over which the bias is shared is 0, and none of the others is, dbias is set to zeros.
+ * Statuses: those of flowk_masked_softmax_backward(); INVALID_ARGUMENT if `workspace_bytes` is too small, or for dx
+ *   with row_scale or a softcap.
+ * Numerics: computed and summed in float32 (float64 for float64); each result is rounded once. The order of all sums
+ *   depends on the shape, the dimensions in which the bias is shared, and y_dtype alone. So do the bits of dbias and
+ *   dx: they are the same on all GPUs of one architecture, and those of a row of dx are the same in every batch. Masked
+ *   columns add nothing, for any values of dy and y. A NaN or an infinity propagates by the formula.
+ */
+FLOWK_API flowk_status flowk_masked_softmax_backward_dbias(
+    const void *dy, const int64_t *dy_strides, const void *y, const int64_t *y_strides, flowk_dtype y_dtype, void *dx,
+    const int64_t *dx_strides, flowk_dtype dx_dtype, void *dbias, const int64_t *dbias_strides, flowk_dtype dbias_dtype,
+    int32_t rank, const int64_t *shape, double scale, const flowk_softmax_mask *mask, int32_t log_softmax,
+    void *workspace, size_t workspace_bytes, flowk_stream stream);
+
+/** The plan of the same call to flowk_masked_softmax_backward_dbias() as text; as flowk_batch_transpose_explain(). */
+FLOWK_API flowk_status flowk_masked_softmax_backward_dbias_explain(
+    const void *dy, const int64_t *dy_strides, const void *y, const int64_t *y_strides, flowk_dtype y_dtype, void *dx,
+    const int64_t *dx_strides, flowk_dtype dx_dtype, void *dbias, const int64_t *dbias_strides, flowk_dtype dbias_dtype,
+    int32_t rank, const int64_t *shape, double scale, const flowk_softmax_mask *mask, int32_t log_softmax, char *text,
+    size_t text_bytes);
 
 /**
  * Merges the softmax over two sets of columns into the softmax over both, such as attention over two parts of the keys.

@@ -140,6 +140,23 @@ FLOWK_FUNCTION_(masked_softmax_backward, (class G, class Y, class X),
                  bool log_softmax = false),
                 detail::masked_softmax_backward(stream, dy, y, dx, mask, scale, log_softmax))
 
+/** The bytes of workspace that masked_softmax_backward_dbias() needs. */
+template <class Y, class B>
+size_t masked_softmax_backward_dbias_workspace_bytes(const Y &y, const B &dbias) {
+  size_t bytes = 0;
+  detail::check(detail::masked_softmax_backward_dbias_workspace_bytes(y, dbias, &bytes));
+  return bytes;
+}
+
+/** The gradient of a bias of masked_softmax() that broadcasts to y as `dbias` does, and dx in the same pass; a dx of
+ * `{}` is not computed. */
+FLOWK_FUNCTION_(masked_softmax_backward_dbias,
+                (class G, class Y, class X = view<typename Y::value_type>, class B = view<typename Y::value_type>),
+                (const G &dy, const Y &y, const X &dx, const B &dbias, void *workspace, size_t workspace_bytes,
+                 const softmax_mask &mask = {}, double scale = 1.0, bool log_softmax = false),
+                detail::masked_softmax_backward_dbias(stream, dy, y, dx, dbias, workspace, workspace_bytes, mask, scale,
+                                                      log_softmax))
+
 /** Merges the softmax of two sets of columns into that of both: y1, y2 and y have one shape and are contiguous; a row
  * of the last dimension has one number of lse1, lse2 and lse. */
 FLOWK_FUNCTION_(softmax_merge, (class Y1, class Y2, class Y, class A),

@@ -59,15 +59,19 @@
   LAUNCH(43, flowk_masked_softmax_backward, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), n(8), p(9), d(10), p(11), \
         n(12), p(13)) \
   OTHER(flowk_masked_softmax_backward_explain) \
-  LAUNCH(45, flowk_softmax_merge, p(0), p(1), p(2), p(3), p(4), p(5), i(6), i(7), n(8), p(9)) \
+  OTHER(flowk_masked_softmax_backward_dbias_workspace_bytes) \
+  LAUNCH(46, flowk_masked_softmax_backward_dbias, p(0), p(1), p(2), p(3), n(4), p(5), p(6), n(7), p(8), p(9), n(10), \
+        n(11), p(12), d(13), p(14), n(15), p(16), i(17), p(18)) \
+  OTHER(flowk_masked_softmax_backward_dbias_explain) \
+  LAUNCH(48, flowk_softmax_merge, p(0), p(1), p(2), p(3), p(4), p(5), i(6), i(7), n(8), p(9)) \
   OTHER(flowk_softmax_merge_explain) \
   OTHER(flowk_cross_entropy_workspace_bytes) \
-  LAUNCH(48, flowk_cross_entropy, p(0), p(1), n(2), p(3), n(4), p(5), p(6), p(7), p(8), n(9), p(10), p(11), p(12), \
+  LAUNCH(51, flowk_cross_entropy, p(0), p(1), n(2), p(3), n(4), p(5), p(6), p(7), p(8), n(9), p(10), p(11), p(12), \
         i(13), p(14)) \
   OTHER(flowk_cross_entropy_explain) \
-  LAUNCH(50, flowk_cross_entropy_merge, p(0), i(1), p(2), n(3), p(4), p(5), p(6), i(7), n(8), p(9), p(10)) \
+  LAUNCH(53, flowk_cross_entropy_merge, p(0), i(1), p(2), n(3), p(4), p(5), p(6), i(7), n(8), p(9), p(10)) \
   OTHER(flowk_cross_entropy_merge_explain) \
-  LAUNCH(52, flowk_cross_entropy_backward, p(0), p(1), n(2), p(3), n(4), p(5), p(6), p(7), p(8), p(9), p(10), p(11), \
+  LAUNCH(55, flowk_cross_entropy_backward, p(0), p(1), n(2), p(3), n(4), p(5), p(6), p(7), p(8), p(9), p(10), p(11), \
         n(12), p(13), p(14), p(15)) \
   OTHER(flowk_cross_entropy_backward_explain)
 // clang-format on

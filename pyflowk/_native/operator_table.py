@@ -34,7 +34,18 @@ class Operator(NamedTuple):
 
 
 # The parameters of a call on memory, which no operator of a framework has.
-OF_MEMORY = ("out", "dx_out", "dalpha_out", "loss_out", "lse_out", "dsinks_out", "entropy_out", "workspace", "stream")
+OF_MEMORY = (
+    "out",
+    "dx_out",
+    "dalpha_out",
+    "dbias_out",
+    "loss_out",
+    "lse_out",
+    "dsinks_out",
+    "entropy_out",
+    "workspace",
+    "stream",
+)
 _PERMUTED = {"src": "x", "dst": "out", "rank": "x.ndim"}
 _LAST = {"axis": None, "dim": None}  # over the last dimension alone
 _SYMBOLIC = {"causal_offset": "SymInt", "window": "SymInt?"}
@@ -82,6 +93,13 @@ OPERATORS = {
         torch=_SYMBOLIC | {"return_dsinks": None},
         jax=dict.fromkeys(("sinks", "lse", "return_dsinks")),  # jax.grad has the gradient of the sinks
         jax_text="`scale` is a number.",
+    ),
+    "masked_softmax_backward_dbias": Operator(
+        "_operators.softmax_dbias",
+        ("flowk_masked_softmax_backward_dbias",),
+        {"dx": "dx_out", "dbias": "dbias_out", "rank": "dy.ndim", "workspace_bytes": "workspace.nbytes"},
+        torch=None,
+        jax=None,
     ),
     "softmax_merge": Operator(
         "_operators.softmax_merge",

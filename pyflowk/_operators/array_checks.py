@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ctypes import addressof, c_size_t
+from math import prod
 from typing import Any
 
 from .._arrays.adapters.base import Geometry, Signature
@@ -83,3 +84,17 @@ def workspace_bytes(library: Any, function: str, names: tuple[str, ...], *sizes:
         error.name_parameters(function, names)
         raise error
     return num_bytes.value
+
+
+def bytes_of_workspace(workspace: Geometry) -> int:
+    """The bytes of a workspace that the caller gives, which must be contiguous."""
+    require_bytes("workspace", workspace)
+    if not is_contiguous(workspace, "workspace"):
+        raise ValueError(f"workspace has strides of {tuple(workspace[1])}, must be contiguous")
+    return prod(workspace[0]) * int(workspace[2].itemsize)
+
+
+def require_bytes(name: str, geometry: Geometry) -> None:
+    """TypeError if the elements of an array are Python objects."""
+    if getattr(geometry[2], "hasobject", False):
+        raise TypeError(f"{name} has dtype {geometry[2]}: its elements are Python objects, must be plain bytes")

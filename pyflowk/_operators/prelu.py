@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING, Any
 
 from .._arguments import boolean, integer
 from .._arrays.adapters.base import Geometry, Signature
-from .._arrays.dtypes import is_contiguous
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import in_c_order, on_copies
 from .._pipeline import Operation, Request, bind_plan, no_array, require_arrays
 from .._program import INPUT, OUTPUT, TEMP, Arg, Buffer, Program, Step
-from .array_checks import workspace_bytes
+from .array_checks import bytes_of_workspace, require_bytes, workspace_bytes
 from .prelu_arguments import check_same_type, copied_arrays, sizes_of
 
 if TYPE_CHECKING:
@@ -214,13 +212,13 @@ def _plan_backward(
     if not need_dalpha:
         num_bytes = 0
     elif workspace is not None:
-        num_bytes = _bytes_of_workspace(workspace)
+        num_bytes = bytes_of_workspace(workspace)
     elif library is None:
         return None
     else:
         num_bytes = workspace_bytes(library, _BACKWARD_IN_C, (), *sizes)
     if need_dalpha and dalpha is not None:
-        _require_bytes("dalpha_out", dalpha)
+        require_bytes("dalpha_out", dalpha)
         if not check_same_type("alpha", alpha, "dalpha_out", dalpha):
             raise ValueError(f"dalpha_out has strides of {tuple(dalpha[1])}, must be contiguous")
     results = (
@@ -235,19 +233,6 @@ def _plan_backward(
     args = (Arg(INPUT, 1), Arg(INPUT, 0), Arg(INPUT, 2), dx, dalpha_arg, *sizes, memory, num_bytes)
     step = Step.of(_BACKWARD_IN_C, args, ("x", "dy", "alpha"))
     return Program((step,), results, (num_bytes,) if num_bytes and workspace is None else ())
-
-
-def _bytes_of_workspace(workspace: Geometry) -> int:
-    shape, strides, dtype = workspace
-    _require_bytes("workspace", workspace)
-    if not is_contiguous(workspace, "workspace"):
-        raise ValueError(f"workspace has strides of {tuple(strides)}, must be contiguous")
-    return int(math.prod(shape) * dtype.itemsize)
-
-
-def _require_bytes(name: str, geometry: Geometry) -> None:
-    if getattr(geometry[2], "hasobject", False):
-        raise TypeError(f"{name} has dtype {geometry[2]}: its elements are Python objects, must be plain bytes")
 
 
 _BACKWARD_IN_C = "flowk_prelu_backward"

@@ -167,9 +167,8 @@ def arguments_of(
             continue
         # The lengths have x's first dimensions. The others broadcast as in NumPy: to x's last dimensions, or to those
         # of the rows.
-        repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, in_elements))
-        zeros = (0,) * (len(shape) - (each == "lengths" or each in PER_ROW) - len(extents))
-        over_x = repeated + zeros if each == "lengths" else zeros + repeated
+        rank = len(shape) - (each == "lengths" or each in PER_ROW)
+        over_x = broadcast_strides(extents, in_elements, rank, from_left=each == "lengths")
         struct.kept.append(int64s(over_x))
         setattr(struct, f"{MEMBERS[each]}_strides", struct.kept[-1].value)
         if each in ("lengths", "bias"):
@@ -215,8 +214,10 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
         elif other != name:
             if other == "mask":
                 check_type(other, other_dtype, _BYTES)
-            elif float_type(other_dtype, other) not in coefficient_types(code):
-                raise wrong_dtype(other, other_dtype, f"{listed(coefficient_types(code))} beside {name} of {dtype}")
+            else:  # beside dy, of y's dtype, it is as x or float32
+                allowed = softmax_results(code) if name == "dy" else coefficient_types(code)
+                if float_type(other_dtype, other) not in allowed:
+                    raise wrong_dtype(other, other_dtype, f"{listed(allowed)} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
                 text = f"{other} has shape {extents}, must broadcast to {shape}"
                 if len(shape) > 2 and extents == (shape[0], shape[-1]):
@@ -293,6 +294,15 @@ def copied_inputs(names: tuple[str, ...], signatures: tuple[Signature, ...]) -> 
 def order_in_memory(strides: Sequence[int]) -> tuple[int, ...]:
     """The dimensions of an array from the outermost in memory to the innermost."""
     return tuple(sorted(range(len(strides)), key=lambda d: -abs(strides[d])))
+
+
+def broadcast_strides(
+    extents: tuple[int, ...], strides: tuple[int, ...], rank: int, from_left: bool = False
+) -> tuple[int, ...]:
+    """The strides of an array that is broadcast to `rank` dimensions, of which it has the last ones, or the first."""
+    repeated = tuple(0 if extent == 1 else stride for extent, stride in zip(extents, strides))
+    zeros = (0,) * (rank - len(extents))
+    return repeated + zeros if from_left else zeros + repeated
 
 
 def broadcasts(extents: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -17,6 +17,7 @@ OF_NUMPY = {
     *("add", "add_multiply", "fma", "scale", "where", "clip"),
     *("relu", "gelu", "silu_mul", "leaky_relu", "prelu", "prelu_backward"),
     *("softmax", "log_softmax", "masked_softmax", "masked_softmax_backward", "softmax_merge"),
+    "masked_softmax_backward_dbias",
     *("cross_entropy", "explain", "prepare", "tune"),
 }
 ON_A_GPU = {"ElementwiseKernel", "asarray", "empty"}

@@ -60,6 +60,10 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRow
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRows& mechanism);
 void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan);
 
+// Fills what does not depend on the mechanism.
+void fill_params(const SoftmaxCall& call, const SoftmaxRows& rows, int32_t lanes_per_row, int32_t rows_per_block,
+                 SoftmaxParams* params);
+
 // Can the config do the call? Checks its numbers of threads and blocks, and what its mechanism asks for.
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config);
 

@@ -36,8 +36,8 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->dense_end = memory.end;
 }
 
-void fill_rows(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxParams* params) {
-  params->rows = config.kernel() == SoftmaxKernel::staged_rows ? call.output_rows : call.rows;
+void fill_rows(const SoftmaxCall& call, const SoftmaxRows& rows, SoftmaxParams* params) {
+  params->rows = rows;
   set_dividers(&params->rows);
   params->columns = static_cast<int32_t>(call.request.columns);
 }
@@ -78,23 +78,32 @@ int32_t shared_bytes_for(const Device& device, int32_t blocks) {
   return std::clamp(bytes, 0, device.shared_bytes_per_block);
 }
 
+}  // namespace
+
+void fill_params(const SoftmaxCall& call, const SoftmaxRows& rows, int32_t lanes_per_row, int32_t rows_per_block,
+                 SoftmaxParams* params) {
+  fill_operands(call, params);
+  fill_rows(call, rows, params);
+  fill_masks(call, params);
+  fill_scale(call, params);
+  params->out_dtype = call.request.out_dtype;
+  params->out_is_x_type = call.request.out_dtype == call.request.in_dtype;
+  params->has_tails = call.has_tails;
+  params->lanes_per_row = lanes_per_row;
+  params->rows_per_block = rows_per_block;
+  if (lanes_per_row <= warp_lanes) params->rows_shift = std::countr_zero(static_cast<uint32_t>(lanes_per_row));
+}
+
+namespace {
+
 void fill_plan(const SoftmaxCall& call, const SoftmaxConfig& config, SoftmaxPlan* plan) {
   plan->config = config;
   plan->backward = call.request.backward;
   plan->in_dtype = call.request.in_dtype;
   plan->out_dtype = call.request.out_dtype;
   SoftmaxParams& params = plan->params;
-  fill_operands(call, &params);
-  fill_rows(call, config, &params);
-  fill_masks(call, &params);
-  fill_scale(call, &params);
-  params.out_dtype = call.request.out_dtype;
-  params.out_is_x_type = call.request.out_dtype == call.request.in_dtype;
-  params.has_tails = call.has_tails;
-  params.lanes_per_row = config.lanes_per_row;
-  params.rows_per_block = rows_per_block(config);
-  if (config.lanes_per_row <= warp_lanes)
-    params.rows_shift = std::countr_zero(static_cast<uint32_t>(config.lanes_per_row));
+  fill_params(call, config.kernel() == SoftmaxKernel::staged_rows ? call.output_rows : call.rows, config.lanes_per_row,
+              rows_per_block(config), &params);
   params.row_blocks_shift = std::countr_zero(static_cast<uint32_t>(config.cluster_blocks));
   plan->launch = {.num_blocks = ceil_div(params.rows.num_rows, params.rows_per_block) * config.cluster_blocks,
                   .num_threads = config.block_threads,

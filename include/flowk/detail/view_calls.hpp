@@ -35,6 +35,7 @@ FLOWK_CALL_(prelu)
 FLOWK_CALL_(prelu_backward)
 FLOWK_CALL_(masked_softmax)
 FLOWK_CALL_(masked_softmax_backward)
+FLOWK_CALL_(masked_softmax_backward_dbias)
 FLOWK_CALL_(softmax_merge)
 #undef FLOWK_CALL_
 

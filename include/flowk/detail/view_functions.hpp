@@ -311,6 +311,39 @@ template <class To, class G, class Y, class X>
   });
 }
 
+template <class To, class G, class Y, class X, class B>
+[[gnu::always_inline]] inline status masked_softmax_backward_dbias(To to, const G &dy, const Y &y, const X &dx,
+                                                                   const B &dbias, void *workspace,
+                                                                   size_t workspace_bytes, const softmax_mask &mask,
+                                                                   double scale, bool log_softmax) noexcept {
+  static_assert(std::is_same_v<typename G::value_type, typename Y::value_type>, "dy has y's element type");
+  if (const status bad = check_same_shape("dy", dy, y); !bad) return bad;
+  if (dx.data() != nullptr)
+    if (const status bad = check_same_shape("dx", dx, y); !bad) return bad;
+  Strides<Y::static_rank> of_dbias;
+  if (const status bad = of_dbias.broadcast("dbias", dbias, y.rank(), y.shape()); !bad) return bad;
+  return mask.for_shape(y, [&](const flowk_softmax_mask *parts) noexcept {
+    const auto call = [&](auto... workspace_and_bytes) noexcept {
+      return call_masked_softmax_backward_dbias(to, dy.data(), dy.strides(), y.data(), y.strides(), y.dtype, dx.data(),
+                                                dx.data() == nullptr ? nullptr : dx.strides(), dx.dtype, dbias.data(),
+                                                of_dbias.get(), dbias.dtype, y.rank(), y.shape(), scale, parts,
+                                                static_cast<int32_t>(log_softmax), workspace_and_bytes...);
+    };
+    if constexpr (std::is_same_v<To, Text>)
+      return call();  // a plan as text needs no workspace
+    else
+      return call(workspace, workspace_bytes);
+  });
+}
+
+template <class Y, class B>
+[[gnu::always_inline]] inline status masked_softmax_backward_dbias_workspace_bytes(const Y &y, const B &dbias,
+                                                                                   size_t *bytes) noexcept {
+  Strides<Y::static_rank> of_dbias;
+  if (const status bad = of_dbias.broadcast("dbias", dbias, y.rank(), y.shape()); !bad) return bad;
+  return ::flowk_masked_softmax_backward_dbias_workspace_bytes(y.rank(), y.shape(), of_dbias.get(), y.dtype, bytes);
+}
+
 }  // namespace detail
 
 }  // namespace flowk

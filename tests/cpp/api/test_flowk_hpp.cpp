@@ -280,6 +280,24 @@ TEST(softmax_masks_broadcast) {
   CHECK(!flowk::masked_softmax(std::nothrow, scores, view{y.data(), {3}}));
 }
 
+TEST(a_shared_bias_has_a_gradient) {
+  const std::vector<float> dy = {1, 0, 0, 1, 0, 0, 0, 2}, y = {0.5f, 0.5f, 0.25f, 0.75f, 0.5f, 0.5f, 0.5f, 0.5f};
+  std::vector<float> dx(8), dbias(4);
+  const view of_y{dy.data(), {2, 2, 2}}, probabilities{y.data(), {2, 2, 2}};
+  const view out{dx.data(), {2, 2, 2}};
+  const view shared{dbias.data(), {2, 2}};
+  CHECK(flowk::masked_softmax_backward_dbias_workspace_bytes(probabilities, shared) == 0);
+  flowk::masked_softmax_backward_dbias(of_y, probabilities, out, shared, nullptr, 0, {}, 2.0);
+  CHECK(dx[0] == 0.5f && dx[1] == -0.5f && dbias[0] == 0.25f && dbias[2] == -0.1875f - 0.5f);
+  dbias.assign(4, 7);
+  flowk::masked_softmax_backward_dbias(of_y, probabilities, {}, view{dbias.data(), {1, 2}}, nullptr, 0);
+  CHECK(dbias[1] == -0.25f + 0.1875f + 0.5f && dbias[2] == 7);
+  CHECK(has(flowk::masked_softmax_backward_dbias(flowk::explain, of_y, probabilities, out, shared, nullptr, 0),
+            "2 rows of 2 columns, each shared by 2 rows"));
+  CHECK(!flowk::masked_softmax_backward_dbias(std::nothrow, of_y, probabilities, out, view{dbias.data(), {3, 2}},
+                                              nullptr, 0));
+}
+
 TEST(two_softmaxes_merge) {
   const std::vector<float> y1 = {1, 2, 3, 4}, y2 = {5, 6, 7, 8}, lse1 = {0, -INFINITY}, lse2 = {std::log(3.0f), 2};
   std::vector<float> y(4), lse(2);

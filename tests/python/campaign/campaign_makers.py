@@ -14,6 +14,7 @@ from permute_campaign import batch_transpose_case, permute_case, permute_convert
 from prelu_campaign import prelu_backward_case, prelu_case
 from python_campaign import check_elementwise, check_permute, check_prelu, check_softmax
 from softmax_campaign import softmax_backward_case, softmax_case
+from softmax_dbias_campaign import softmax_dbias_case
 from softmax_merge_campaign import softmax_merge_case
 
 # make(r, library, room): a call with about `room` elements per tensor at most; 0: as the campaign draws them.
@@ -26,12 +27,13 @@ MAKERS: dict[str, Callable[[random.Random, Any, int], Case]] = {
     "prelu_backward": prelu_backward_case,
     "softmax": lambda r, _, room: softmax_case(r, room),
     "softmax_backward": lambda r, _, room: softmax_backward_case(r, room),
+    "softmax_dbias": softmax_dbias_case,
     "softmax_merge": lambda r, _, room: softmax_merge_case(r, room),
     "cross_entropy": cross_entropy_case,
     "cross_entropy_backward": lambda r, _, room: cross_entropy_backward_case(r, room),
 }
 # These have tests of bad arguments and of overlaps of their own.
-OF_BAD_INPUT = [name for name in MAKERS if not name.startswith(("cross_entropy", "softmax_merge"))]
+OF_BAD_INPUT = [name for name in MAKERS if not name.startswith(("cross_entropy", "softmax_dbias", "softmax_merge"))]
 
 PYTHON_CHECKS: dict[str, Callable[[random.Random, Any], None]] = {
     "pyflowk_elementwise": check_elementwise,

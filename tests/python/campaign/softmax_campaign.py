@@ -281,6 +281,10 @@ def _rest(r: random.Random, case: SoftmaxCase, mask: dict[str, Any] | None) -> d
 
 
 def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
+    return gradient_case(r, room)[1]
+
+
+def gradient_case(r: random.Random, room: int) -> tuple[SoftmaxCase, Case]:
     extents = _extents(r, room)
     dx_dtype, y_dtype = types_of(r)
     case = options_of(r, extents, dx_dtype, y_dtype)._replace(values=r.choice(("normal", "wide", "negative")))
@@ -349,7 +353,7 @@ def softmax_backward_case(r: random.Random, room: int = 0) -> Case:
         **_rest(r, case, mask),
     }
     outputs = ("dx", "dsinks") if "dsinks" in tensors else ("dx",)
-    return Case("flowk_masked_softmax_backward", arguments, tensors, outputs, check)
+    return case, Case("flowk_masked_softmax_backward", arguments, tensors, outputs, check)
 
 
 @np.errstate(all="ignore")

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of a bias that rows share, by pyflowk and by the C functions."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from c_calls import Bad, check_bad_call, check_text_of_plan
+from softmax_bad_calls import (
+    BIAS,
+    DENSE,
+    DX,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INVALID,
+    LENGTHS,
+    LSE,
+    MISALIGNED,
+    NULL,
+    OVERFLOW,
+    OVERLAP,
+    UNSUPPORTED,
+    Calls,
+    X,
+    Y,
+)
+from softmax_calls import Placed, place, result_of
+from softmax_cases import DTYPES
+
+import pyflowk
+from pyflowk import Status
+from pyflowk._native.abi import SoftmaxMask
+
+RNG = np.random.default_rng(11)
+Longdouble = np.longdouble
+INFINITY = np.inf
+
+
+def wide_of(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+def gradients(dtype: str, shape: tuple[int, ...], log: bool = False, masked: Any = False) -> list[np.ndarray]:
+    """dy and y; y is 0, or -infinity, where `masked`."""
+    z = np.where(masked, -np.inf, 2 * RNG.standard_normal(shape))
+    top = z.max(-1, keepdims=True, initial=-np.inf)
+    e = np.exp(z - np.where(top == -np.inf, 0, top))
+    y = e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+    with np.errstate(divide="ignore"):
+        y = np.log(y) if log else y
+    return [RNG.standard_normal(shape).astype(dtype), y.astype(dtype)]
+
+
+@np.errstate(all="ignore")
+def reference(
+    dy: np.ndarray, y: np.ndarray, bias_shape: tuple[int, ...], log: bool = False, dlse: Any = None, keep: Any = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dz and dbias in extended precision, and the sum of |dz|, which errors are relative to."""
+    dy, y = dy.astype(Longdouble), y.astype(Longdouble)
+    keep = np.broadcast_to(keep, y.shape) & ((y != -np.inf) if log else True)
+    total = np.where(keep, dy if log else y * dy, 0).sum(-1, keepdims=True)
+    total = total - (0 if dlse is None else dlse.astype(Longdouble)[..., None])
+    dz = np.where(keep, dy - np.exp(y) * total if log else y * (dy - total), 0)
+    size = np.where(keep, np.abs(dy) + np.abs(total) if log else y * (np.abs(dy) + np.abs(total)), 0)
+    axes = tuple(range(y.ndim - len(bias_shape)))
+    axes += tuple(d for d in range(len(axes), y.ndim) if bias_shape[d - len(axes)] != y.shape[d])
+    return dz, *(one.sum(axes).reshape(bias_shape) for one in (dz, size))
+
+
+def assert_right(found: np.ndarray, want: np.ndarray, size: np.ndarray, computed: str) -> None:
+    """Rounded once from a value whose error is a few units of `computed` per term."""
+    eps = float(ml_dtypes.finfo(found.dtype).eps)
+    bound = eps * np.abs(want) + 60 * float(np.finfo(computed).eps) * (size + 1e-3) + (found.dtype == "f2") * 2.0**-25
+    assert (np.abs(found.astype(Longdouble) - want) <= bound).all()
+
+
+SHAPES = {
+    "one row": ((5,), (5,)),
+    "rows without a batch": ((7, 33), (33,)),
+    "heads": ((3, 2, 4, 40), (2, 1, 40)),
+    "all but the batch": ((9, 2, 3, 24), (2, 3, 24)),
+    "a batch and columns": ((2, 3, 5, 17), (2, 1, 1, 17)),
+    "the middle": ((2, 70, 3, 8), (2, 1, 3, 8)),
+    "chunks": ((150, 3, 65), (3, 65)),
+    "the whole shape": ((2, 3, 16), (2, 3, 16)),
+    "one column": ((6, 4, 1), (4, 1)),
+    "a block per row": ((3, 2, 2100), (2, 2100)),
+    "vectors held and loaded twice": ((2, 2, 17000), (1, 2, 17000)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("log", [False, True])
+def test_results(arrays: Any, thread_order: str, name: str, dtype: str, log: bool) -> None:
+    shape, bias_shape = SHAPES[name]
+    keep = RNG.random(shape) < 0.8  # as a dense mask of the forward call leaves them
+    dy, y = gradients(dtype, shape, log, ~keep)
+    dlse = RNG.standard_normal(shape[:-1]).astype(wide_of(dtype))
+    for bias_dtype in dict.fromkeys((dtype, wide_of(dtype))):
+        bias = arrays.put(np.zeros(bias_shape, bias_dtype))
+        given = [arrays.put(one) for one in (dy, y)]
+        for options in ({}, {"dlse": arrays.put(dlse)}):
+            dx, dbias = pyflowk.masked_softmax_backward_dbias(*given, bias, log=log, scale=0.25, **options)
+            dz, want, size = reference(dy, y, bias_shape, log, dlse if options else None)
+            found = arrays.fetch(dbias)
+            assert found.dtype == bias_dtype and found.shape == bias_shape
+            assert_right(found, want, size, wide_of(dtype))
+            assert_right(arrays.fetch(dx), dz / 4, np.abs(dz) + 1, wide_of(dtype))
+            again = pyflowk.masked_softmax_backward_dbias(*given, bias, log=log, need_dx=False, **options)
+            assert again[0] is None and np.array_equal(arrays.fetch(again[1]), found)
+
+
+MASKS: dict[str, dict[str, Any]] = {
+    "lengths": {"lengths": np.array([9, 0, 40, 23])},
+    "lengths from the right": {"lengths": np.array([[9], [0], [31], [23]]), "lengths_from_right": True},
+    "causal": {"causal": True, "causal_offset": 3},
+    "window": {"window": 4},
+    "all": {"lengths": np.array([20, 3, 40, 0]), "causal": True, "window": 7, "causal_offset": -2},
+}
+
+
+@pytest.mark.parametrize("columns", [24, 31])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_columns_that_are_masked_are_not_read(
+    arrays: Any, thread_order: str, name: str, dtype: str, columns: int
+) -> None:
+    shape, options = (4, 3, 5, columns), MASKS[name]
+    kept = pyflowk.masked_softmax(np.zeros(shape), **options) != 0
+    dy, y = gradients(dtype, shape, masked=~kept)
+    dz, want, size = reference(dy, y, (3, 1, columns), keep=kept)
+    dy[~kept] = y[~kept] = np.nan
+    put = {key: arrays.put(one) if isinstance(one, np.ndarray) else one for key, one in options.items()}
+    bias = arrays.put(np.zeros((3, 1, columns), dtype))
+    dx, dbias = pyflowk.masked_softmax_backward_dbias(arrays.put(dy), arrays.put(y), bias, **put)
+    assert_right(arrays.fetch(dbias), want, size, "float32")
+    assert_right(arrays.fetch(dx), dz, np.abs(dz) + 1, "float32")
+    assert (arrays.fetch(dx)[~kept] == 0).all()
+
+
+def test_a_nan_stays_in_its_row_and_its_columns(arrays: Any) -> None:
+    for columns in (8, 11):
+        dy, y = gradients("float32", (3, 2, columns))
+        dy[1, 0, 2], y[1, 0, 5] = np.nan, 0
+        lengths = np.array([columns, 6, columns])
+        given = [arrays.put(one) for one in (dy, y, np.zeros((2, columns), np.float32))]
+        dx, dbias = map(arrays.fetch, pyflowk.masked_softmax_backward_dbias(*given, lengths=arrays.put(lengths)))
+        assert np.isnan(dx[1, 0, :6]).all() and np.isfinite(dx[[0, 2]]).all() and (dx[1, :, 6:] == 0).all()
+        assert np.isnan(dbias[0, :6]).all() and np.isfinite(dbias[0, 6:]).all() and np.isfinite(dbias[1]).all()
+        # In the logarithm a masked column adds nothing, even beside an infinite sum.
+        y[1, 0], dy[1, 0, 2] = -INFINITY, INFINITY
+        dx, dbias = pyflowk.masked_softmax_backward_dbias(arrays.put(dy), arrays.put(y), given[2], log=True)
+        assert (arrays.fetch(dx)[1, 0] == 0).all() and np.isfinite(arrays.fetch(dbias)).all()
+
+
+@pytest.mark.parametrize("columns", [40, 37])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_bits_depend_on_no_address_stride_or_batch(arrays: Any, dtype: str, columns: int) -> None:
+    shape = (12, 2, 3, columns)
+    values = gradients(dtype, shape)
+    results = []
+    for lead, padded in ((0, False), (1, False), (3, True)):
+        dy, y = (place(arrays, one, shape, dtype, lead, padded) for one in values)
+        dx = place(arrays, None, shape, dtype, lead + 1, padded)
+        dbias = place(arrays, None, (2, 1, columns), dtype, lead)
+        for _ in range(2):
+            found = pyflowk.masked_softmax_backward_dbias(
+                *(dy.array, y.array, arrays.put(np.zeros((2, 1, columns), dtype))),
+                dx_out=dx.array,
+                dbias_out=dbias.array,
+            )
+            assert found[0] is dx.array and found[1] is dbias.array
+            results.append([result_of(arrays, one).tobytes() for one in (dx, dbias)])
+    assert all(one == results[0] for one in results)
+    # A row of dx has the same bits in a smaller batch.
+    one, other = (arrays.put(each[5:6].copy()) for each in values)
+    dx = arrays.fetch(pyflowk.masked_softmax_backward_dbias(one, other, arrays.put(np.zeros(columns, dtype)))[0])
+    whole = np.frombuffer(results[0][0], dtype).reshape(shape)
+    assert dx.tobytes() == whole[5:6].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_other_layouts(dtype: str) -> None:
+    shape = (4, 6, 33)
+    dy, y = gradients(dtype, shape)
+    bias = np.zeros((6, 33), dtype)
+    dx, dbias = pyflowk.masked_softmax_backward_dbias(dy, y, bias)
+    layouts = {
+        "transposed": lambda a: np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1),
+        "flipped": lambda a: np.ascontiguousarray(a[::-1])[::-1],
+        "columns apart": lambda a: np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2),
+    }
+    for name, layout in layouts.items():
+        out = np.zeros_like(layout(dy))
+        found = pyflowk.masked_softmax_backward_dbias(layout(dy), layout(y), bias, dx_out=out)
+        assert np.array_equal(out, dx) and np.array_equal(found[1], dbias), name
+    for taken in (0, 1):  # dx is dy or y
+        given = [dy.copy(), y.copy()]
+        found = pyflowk.masked_softmax_backward_dbias(*given, bias, dx_out=given[taken])
+        assert found[0] is given[taken] and np.array_equal(given[taken], dx) and np.array_equal(found[1], dbias)
+    repeated = [np.broadcast_to(one[:1], shape) for one in (dy, y)]
+    found = pyflowk.masked_softmax_backward_dbias(*repeated, bias, need_dx=False)[1]
+    np.testing.assert_allclose(found.astype("f8"), 4 * dx[0].astype("f8"), rtol=1e-2, atol=1e-3)
+
+
+def test_dtypes_of_dx_and_bias() -> None:
+    for of_y, of_x, of_bias in (("float32", "float16", "float16"), ("float16", "float32", "float32")):
+        dy, y = gradients(of_y, (5, 4, 40))
+        dx, dbias = pyflowk.masked_softmax_backward_dbias(dy, y, np.zeros((4, 40), of_bias), dtype=of_x)
+        dz, want, size = reference(dy, y, (4, 40))
+        assert dx.dtype == of_x and dbias.dtype == of_bias
+        assert_right(dx, dz, np.abs(dz) + 1, "float32")
+        assert_right(dbias, want, size, "float32")
+
+
+def test_a_difference_quotient() -> None:
+    x, bias, dy = (RNG.standard_normal(shape) for shape in ((5, 3, 9), (3, 9), (5, 3, 9)))
+    dlse = RNG.standard_normal((5, 3))
+
+    def value(b: np.ndarray) -> float:
+        y, lse = pyflowk.masked_softmax(x, bias=b, causal=True, causal_offset=5, return_lse=True, scale=0.5)
+        return float((y * dy).sum() + (lse * dlse).sum())
+
+    y = pyflowk.masked_softmax(x, bias=bias, causal=True, causal_offset=5, scale=0.5)
+    dbias = pyflowk.masked_softmax_backward_dbias(dy, y, bias, dlse=dlse, causal=True, causal_offset=5, scale=0.5)[1]
+    for at in np.ndindex(bias.shape):
+        step = np.zeros_like(bias)
+        step[at] = 1e-6
+        assert abs((value(bias + step) - value(bias - step)) / 2e-6 - dbias[at]) < 1e-8
+
+
+def test_sizes_of_zero() -> None:
+    for shape, bias_shape in (((0, 3, 4), (3, 4)), ((2, 0, 4), (1, 4)), ((0, 5, 2, 9), (2, 9))):
+        empty, out = np.zeros(shape, np.float16), np.full(bias_shape, 7, np.float16)
+        dx, dbias = pyflowk.masked_softmax_backward_dbias(empty, empty, np.zeros(bias_shape, np.float16), dbias_out=out)
+        assert dx.shape == shape and dbias is out and (out == 0).all()
+        assert pyflowk.masked_softmax_backward_dbias_workspace_bytes(empty, out) == 0
+        assert "zeros" in pyflowk.explain(pyflowk.masked_softmax_backward_dbias, empty, empty, out)
+    for shape, bias_shape in (((3, 0, 4), (0, 4)), ((3, 2, 0), (2, 0)), ((0, 0, 4), (1, 0, 4))):
+        empty = np.zeros(shape, np.float32)
+        dbias = pyflowk.masked_softmax_backward_dbias(empty, empty, np.zeros(bias_shape, np.float32))[1]
+        assert dbias.shape == bias_shape
+
+
+def test_a_workspace_of_the_caller(arrays: Any) -> None:
+    dy, y = gradients("float32", (300, 20))
+    bias = arrays.put(np.zeros(20, np.float32))
+    given = [arrays.put(dy), arrays.put(y)]
+    num_bytes = pyflowk.masked_softmax_backward_dbias_workspace_bytes(given[1], bias)
+    assert num_bytes > 0
+    expected = arrays.fetch(pyflowk.masked_softmax_backward_dbias(*given, bias)[1])
+    workspace: Placed = place(arrays, np.zeros(num_bytes, np.uint8), (num_bytes,), np.uint8)
+    found = pyflowk.masked_softmax_backward_dbias(*given, bias, workspace=workspace.array)[1]
+    assert np.array_equal(arrays.fetch(found), expected)
+    result_of(arrays, workspace)  # nothing beside it was written
+    with pytest.raises(ValueError, match=f"workspace.* = {num_bytes - 16}, must be >= {num_bytes}"):
+        pyflowk.masked_softmax_backward_dbias(*given, bias, workspace=workspace.array[:-16])
+
+
+BAD_PYTHON: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "the bias's shape": ({"bias": np.zeros((3, 5), "f4")}, ValueError, r"bias has shape \(3, 5\), must broadcast"),
+    "a bias per row": ({"bias": np.zeros((2, 1), "f4")}, ValueError, r"bias has shape \(2, 1\), must have 5 as"),
+    "the bias's dtype": ({"bias": np.zeros(5, "i4")}, TypeError, "bias has dtype int32"),
+    "y's shape": ({"y": np.zeros((2, 4), "f4")}, ValueError, r"y has shape \(2, 4\), must be \(2, 5\) as dy"),
+    "dx_out without dx": ({"need_dx": False, "dx_out": np.zeros((2, 5), "f4")}, ValueError, "dx_out is given"),
+    "need_dx": ({"need_dx": 1}, TypeError, "need_dx = 1, must be True or False"),
+    "dbias_out's shape": ({"dbias_out": np.zeros(4, "f4")}, ValueError, r"dbias_out has shape \(4,\), must be \(5,\)"),
+    "dbias_out's dtype": ({"dbias_out": np.zeros(5, "f8")}, TypeError, "dbias_out has dtype float64"),
+    "dbias_out's strides": ({"dbias_out": np.zeros(10, "f4")[::2]}, ValueError, "dbias_out has strides"),
+    "workspace": ({"workspace": np.zeros(9, object)}, TypeError, "workspace has dtype object"),
+    "scale": ({"scale": float("nan")}, ValueError, "scale = nan, must be finite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PYTHON)
+def test_bad_arguments(name: str) -> None:
+    changes, kind, text = BAD_PYTHON[name]
+    given = {"dy": np.zeros((2, 5), "f4"), "y": np.zeros((2, 5), "f4"), "bias": np.zeros(5, "f4"), **changes}
+    for _ in range(2):
+        with pytest.raises(kind, match=text):
+            pyflowk.masked_softmax_backward_dbias(**given)
+
+
+# ---- the C function -------------------------------------------------------------------------------------------------
+
+WORKSPACE = 896
+
+
+class DbiasCalls(Calls):
+    """The correct call is (3, 4) float32, of which the rows share a bias of 4."""
+
+    def dbias(self, explain: Any = None, **changes: Any) -> int:
+        given = {"dy": X, "y": Y, "dx": DX, "dbias": BIAS, "dy_strides": None, "y_strides": None, "dx_strides": None}
+        given |= {"y_dtype": FLOAT32, "dx_dtype": FLOAT32, "dbias_dtype": FLOAT32, "dbias_strides": [0, 1]}
+        given |= {"rank": 2, "shape": [3, 4], "scale": 1.0, "mask": None, "log": 0, "workspace": None, "bytes": 0}
+        given |= changes
+        keep: list[Any] = []
+
+        def longs(values: list[int] | None) -> int | None:
+            keep.append(np.array(values or [], np.int64))
+            return None if values is None else keep[-1].ctypes.data
+
+        arguments = [
+            *(self._address(given["dy"]), longs(given["dy_strides"])),
+            *(self._address(given["y"]), longs(given["y_strides"]), given["y_dtype"]),
+            *(self._address(given["dx"]), longs(given["dx_strides"]), given["dx_dtype"]),
+            *(self._address(given["dbias"]), longs(given["dbias_strides"]), given["dbias_dtype"]),
+            *(given["rank"], longs(given["shape"]), given["scale"], self._mask(given["mask"], keep), given["log"]),
+        ]
+        if explain is not None:
+            return self._library.flowk_masked_softmax_backward_dbias_explain(*arguments, *explain)
+        memory = self._address(given["workspace"]), given["bytes"]
+        return self._library.flowk_masked_softmax_backward_dbias(*arguments, *memory, None)
+
+
+@pytest.fixture
+def calls(arrays: Any, library: Any) -> DbiasCalls:
+    return DbiasCalls(arrays, library)
+
+
+SINKS = {"dsinks": DENSE, "sinks": LENGTHS, "lse": LSE}
+BAD_C = {
+    "dy is NULL": Bad(NULL, ("dy", "NULL"), {"dy": None}),
+    "y is NULL": Bad(NULL, ("y", "NULL"), {"y": None}),
+    "dbias is NULL": Bad(NULL, ("dbias", "NULL"), {"dbias": None}),
+    "dbias is NULL and there are no rows": Bad(NULL, ("dbias",), {"dbias": None, "shape": [0, 4]}),
+    "dbias is misaligned": Bad(MISALIGNED, ("dbias", "multiple of 4"), {"dbias": BIAS + 2}),
+    "dx is misaligned": Bad(MISALIGNED, ("dx", "multiple of 4"), {"dx": DX + 2}),
+    "a bias per row": Bad(INVALID, ("dbias_strides[1]", "0", "must be 1"), {"dbias_strides": [1, 0]}),
+    "dy's rows are not contiguous": Bad(INVALID, ("dy_strides[1]", "2", "must be 1"), {"dy_strides": [8, 2]}),
+    "dx's rows are not contiguous": Bad(INVALID, ("dx_strides[1]", "2", "must be 1"), {"dx_strides": [8, 2]}),
+    "dbias_dtype is int32": Bad(UNSUPPORTED, ("dbias_dtype", "4"), {"dbias_dtype": 4}),
+    "dbias_dtype is float64": Bad(UNSUPPORTED, ("dbias_dtype", "13", "y_dtype"), {"dbias_dtype": FLOAT64}),
+    "float16 and bfloat16": Bad(
+        UNSUPPORTED, ("dbias_dtype", "11", "y_dtype"), {"y_dtype": FLOAT16, "dx_dtype": FLOAT16, "dbias_dtype": 11}
+    ),
+    "dbias's rows overlap": Bad(OVERLAP, ("dbias",), {"dbias_strides": [3, 1]}),
+    "dbias overlaps dy": Bad(OVERLAP, ("dbias", "dy"), {"dbias": X + 44}),
+    "dbias overlaps y": Bad(OVERLAP, ("dbias", "y"), {"dbias": Y - 8}),
+    "dbias overlaps dx": Bad(OVERLAP, ("dbias", "dx"), {"dbias": DX}),
+    "dbias overlaps the lengths": Bad(OVERLAP, ("dbias", "lengths"), {"mask": {"lengths": BIAS + 8}}),
+    "dbias overlaps dlse": Bad(OVERLAP, ("dbias", "dlse"), {"mask": {"dlse": BIAS - 8}}),
+    "dbias overlaps dsinks": Bad(OVERLAP, ("dbias", "dsinks"), {"mask": {**SINKS, "dsinks": BIAS}}),
+    "dbias overlaps sinks": Bad(OVERLAP, ("dbias", "sinks"), {"mask": {**SINKS, "sinks": BIAS}}),
+    "dx begins inside y": Bad(OVERLAP, ("dx", "y"), {"dx": Y + 16}),
+    "dx with a softcap": Bad(INVALID, ("dx", "softcap"), {"mask": {"softcap": 2.0, "x": X}}),
+    "dx with a scale per row": Bad(INVALID, ("dx", "row_scale"), {"mask": {"row_scale": LSE}}),
+    "softcap is negative": Bad(INVALID, ("softcap", "-1"), {"dx": None, "mask": {"softcap": -1.0}}),
+    "too many rows": Bad(
+        OVERFLOW,
+        ("dy", "2^63"),
+        {"dx": None, "rank": 3, "shape": [2**40, 2**40, 4], "dbias_strides": [0, 0, 1], "dy_strides": [0, 0, 1]}
+        | {"y_strides": [0, 0, 1]},
+    ),
+    "dbias's strides overflow": Bad(OVERFLOW, ("dbias",), {"dbias_strides": [2**62, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", BAD_C)
+def test_a_bad_call_and_its_plan_get_their_status_and_write_nothing(calls: DbiasCalls, name: str) -> None:
+    check_bad_call(calls, calls.dbias, BAD_C[name])
+
+
+GOOD_C: dict[str, dict[str, Any]] = {
+    "the call without changes": {},
+    "dx is NULL": {"dx": None},
+    "dx is dy": {"dx": X},
+    "dx is y": {"dx": Y},
+    "no row is shared": {"dbias": LSE, "dbias_strides": None},
+    "no elements": {"shape": [3, 0], "dy": None, "y": None, "dx": None, "dbias": None},
+    "one column has any stride": {"shape": [3, 1], "dbias_strides": [0, 0]},
+    "dense and bias are ignored": {"mask": {"dense": 1, "bias": 3, "bias_dtype": 99, "lengths": LENGTHS}},
+    "a softcap without dx": {"dx": None, "mask": {"softcap": 2.0}},
+    "a scale per row without dx": {"dx": None, "mask": {"row_scale": 1}},
+    "sinks": {"mask": SINKS},
+}
+
+
+@pytest.mark.parametrize("name", GOOD_C)
+def test_a_call_at_the_bounds_succeeds(calls: DbiasCalls, name: str) -> None:
+    text = ctypes.create_string_buffer(2000)
+    for explain in (None, (text, len(text))):
+        assert Status(calls.dbias(explain, **GOOD_C[name])) == Status.SUCCESS, calls.error()
+    assert text.value
+
+
+def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: DbiasCalls) -> None:
+    check_text_of_plan(calls, calls.dbias)
+
+
+def test_the_workspace_is_checked(calls: DbiasCalls, library: Any) -> None:
+    shape, strides, needed = np.array([16, 4]), np.array([0, 1]), ctypes.c_size_t()
+    query = library.flowk_masked_softmax_backward_dbias_workspace_bytes
+    assert query(2, shape.ctypes.data, strides.ctypes.data, FLOAT32, ctypes.addressof(needed)) == Status.SUCCESS
+    assert needed.value > 0
+    given: dict[str, Any] = {"shape": [16, 4], "dy": 0, "y": 0, "dx": None, "dbias": BIAS}
+    for changes, status, word in (
+        ({}, NULL, "workspace = NULL"),
+        ({"workspace": WORKSPACE, "bytes": needed.value - 1}, INVALID, f"must be >= {needed.value}"),
+        ({"workspace": WORKSPACE + 8, "bytes": needed.value}, MISALIGNED, "workspace"),
+        ({"workspace": 0, "bytes": needed.value}, OVERLAP, "workspace"),
+        ({"workspace": BIAS, "bytes": needed.value}, OVERLAP, "dbias"),
+    ):
+        assert Status(calls.dbias(**given, **changes)) == status
+        calls.check((word,))
+    assert Status(calls.dbias(**given, workspace=WORKSPACE - 128, bytes=needed.value)) == Status.SUCCESS, calls.error()
+    for arguments, status in (
+        ((2, shape.ctypes.data, strides.ctypes.data, 4), UNSUPPORTED),
+        ((0, shape.ctypes.data, strides.ctypes.data, FLOAT32), INVALID),
+        ((2, None, None, FLOAT32), NULL),
+    ):
+        assert Status(query(*arguments, ctypes.addressof(needed))) == status
+    assert Status(query(2, shape.ctypes.data, strides.ctypes.data, FLOAT32, None)) == NULL
+    shape, strides = np.array([2**40, 2**40, 4]), np.array([0, 0, 1])
+    assert query(3, shape.ctypes.data, strides.ctypes.data, FLOAT32, ctypes.addressof(needed)) == OVERFLOW
+    assert "shape has too many rows" in calls.error()
+
+
+def test_the_sinks_of_a_call_have_their_gradient(arrays: Any, library: Any) -> None:
+    dy, y = gradients("float32", (4, 10))
+    sinks, lse = RNG.standard_normal(4).astype("f4"), RNG.standard_normal(4).astype("f4")
+    expected = pyflowk.masked_softmax_backward(dy, y, sinks=sinks, lse=lse, return_dsinks=True)[1]
+    given = {name: arrays.put(one) for name, one in (("dy", dy), ("y", y), ("sinks", sinks), ("lse", lse))}
+    dsinks, dbias = arrays.put(np.zeros(4, "f4")), arrays.put(np.zeros(10, "f4"))
+    at = {name: arrays.pointer(one) for name, one in given.items()}
+    mask = SoftmaxMask(struct_bytes=ctypes.sizeof(SoftmaxMask), sinks=at["sinks"], lse=at["lse"])
+    mask.dsinks = arrays.pointer(dsinks)
+    shape, strides = np.array([4, 10]), np.array([0, 1])
+    status = library.flowk_masked_softmax_backward_dbias(
+        *(at["dy"], None, at["y"], None, FLOAT32, None, None, FLOAT32, arrays.pointer(dbias), strides.ctypes.data),
+        *(FLOAT32, 2, shape.ctypes.data, 1.0, ctypes.addressof(mask), 0, None, 0, None),
+    )
+    assert Status(status) == Status.SUCCESS, library.flowk_last_error()
+    np.testing.assert_allclose(arrays.fetch(dsinks), expected, rtol=1e-6)
