@@ -35,7 +35,7 @@ struct BiasGradientLayout {
     lanes = std::min(lanes_for(row_vectors, good_vectors), max_bias_gradient_threads);
     block_threads = lanes > warp_lanes ? lanes : good_block_threads;
     vectors_per_thread = static_cast<int32_t>(ceil_div(int64_t{row_vectors}, int64_t{lanes}));
-    const int64_t good_chunks = good_threads / std::min(lanes * sizes.groups, good_threads);
+    const int64_t good_chunks = good_threads / std::min(lanes * std::min(sizes.groups, good_threads), good_threads);
     chunks = std::min({good_chunks, max_chunks, std::max<int64_t>(sizes.members / min_chunk_members, 1)});
     if (sizes.members == 0) chunks = 0;
     num_blocks = ceil_div(chunks * sizes.groups, int64_t{block_threads / lanes});

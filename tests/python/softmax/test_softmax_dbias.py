@@ -417,6 +417,9 @@ def test_the_workspace_is_checked(calls: DbiasCalls, library: Any) -> None:
     ):
         assert Status(query(*arguments, ctypes.addressof(needed))) == status
     assert Status(query(2, shape.ctypes.data, strides.ctypes.data, FLOAT32, None)) == NULL
+    shape, strides = np.array([2**60, 1]), np.array([1, 1])  # no row is shared
+    assert query(2, shape.ctypes.data, strides.ctypes.data, FLOAT32, ctypes.addressof(needed)) == Status.SUCCESS
+    assert needed.value == 0
     shape, strides = np.array([2**40, 2**40, 4]), np.array([0, 0, 1])
     assert query(3, shape.ctypes.data, strides.ctypes.data, FLOAT32, ctypes.addressof(needed)) == OVERFLOW
     assert "shape has too many rows" in calls.error()
