@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax: without a mask, under dense masks, lengths and causal masks, with a bias, and its gradient.
 
-The bytes of a case are those of x and y, and of a dense mask or bias. Those of a gradient are dy, y and dx. With
-lengths and under a causal mask only the unmasked columns of the inputs count.
+The bytes of a case are those of x and y, and of a dense mask or bias. Those of a gradient are dy, y and dx, and of a
+bias its gradient. With lengths and under a causal mask only the unmasked columns of the inputs count.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ TINY_PLAIN = [((1 << 26) // k, k) for k in (1, 2, 3, 4, 5, 6, 9, 11, 13, 17, 19,
 TYPES = ("f16", "bf16", "f32")
 _MASKED = ("dense", "lengths", "causal", "bias")
 KINDS = ("plain", *_MASKED, "backward")
+BIAS_KINDS = ("head_bias_backward", "key_bias_backward")
 CHANNELS_KINDS = ("channels", "channels_backward")
 ATTENTION_KINDS = ("causal", "batch_lengths", "dense", "key_mask", "head_bias", "key_bias", "causal_backward",
                    "batch_lengths_backward")  # fmt: skip
@@ -59,6 +60,11 @@ MASKS = {
     "dense": ("dense", "b1qk"), "key_mask": ("dense", "b11k"), "bias": ("bias", "bhqk"), "head_bias": ("bias", "1hqk"),
     "key_bias": ("bias", "b11k"), "lengths": ("lengths", "bhq"), "batch_lengths": ("lengths", "b11"),
 }  # fmt: skip
+# A T5's and a Swin transformer's windows, triangle attention of AlphaFold, and longer rows.
+SHARED_BIAS = [
+    (64, 12, 128, 128), (16, 16, 512, 512), (8, 16, 1024, 1024), (2, 16, 4096, 4096), (4096, 3, 49, 49),
+    (1024, 12, 49, 49), (4096, 6, 64, 64), (384, 4, 384, 384), (256, 4, 257, 257), (1024, 1, 8, 32768),
+]  # fmt: skip
 # Channels, height, width.
 CHANNELS = [
     (3, 224, 224), (10, 32, 32), (19, 512, 1024), (21, 513, 513), (64, 56, 56), (81, 80, 80), (150, 128, 128),
@@ -120,29 +126,40 @@ def _set(text: str, **shapes: Shapes) -> CaseSet:
 
 SETS = CaseSets(
     plain=_set("no mask, 8 to 2^20 columns", plain=PLAIN),
-    odd=_set("columns that are not whole vectors of 16 bytes", plain=ODD_PLAIN, dense=ODD_ATTENTION,
-                backward=ODD_PLAIN),
+    odd=_set(
+        "columns that are not whole vectors of 16 bytes", plain=ODD_PLAIN, dense=ODD_ATTENTION, backward=ODD_PLAIN
+    ),
     tiny=_set("1 to 255 columns", plain=TINY_PLAIN),
     **{kind: _set("attention's shapes under a mask", **{kind: ATTENTION}) for kind in _MASKED},
-    attention=CaseSet("square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
-                         attention_cases, "[:SEED[:COUNT]]"),
-    widths=CaseSet("64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
-                      widths_cases, "[:SEED[:COUNT]]"),
-    tritonbench=_set("TritonBench's: 4096 rows of 256 to 12,672 columns, by 128",
-                        plain=[(4096, columns) for columns in range(256, 12673, 128)]),
+    attention=CaseSet(
+        "square scores of 64 to 4096 columns, known models' and drawn ones, under every mask",
+        attention_cases,
+        "[:SEED[:COUNT]]",
+    ),
+    widths=CaseSet(
+        "64 to 128,256 columns, models' and drawn ones, plain, with a dense mask and with a bias",
+        widths_cases,
+        "[:SEED[:COUNT]]",
+    ),
+    tritonbench=_set(
+        "TritonBench's: 4096 rows of 256 to 12,672 columns, by 128",
+        plain=[(4096, columns) for columns in range(256, 12673, 128)],
+    ),
     backward=_set("the gradient", backward=PLAIN),
-    channels=_set("over 3 to 1024 channels of NCHW, and the gradient",
-                     **dict.fromkeys(CHANNELS_KINDS, CHANNELS_SHAPES)),
+    bias_gradient=_set("the gradient, and that of a bias that rows share", **dict.fromkeys(BIAS_KINDS, SHARED_BIAS)),
+    channels=_set(
+        "over 3 to 1024 channels of NCHW, and the gradient", **dict.fromkeys(CHANNELS_KINDS, CHANNELS_SHAPES)
+    ),
     small=_set("few rows", plain=SMALL, dense=SMALL, backward=SMALL),
     random=CaseSet("any kind, type and shape", random_cases, "[:SEED[:COUNT]]"),
-)  # fmt: skip
+)
 
 
 def case_of_words(words: list[str]) -> Case:
     """`KIND TYPE BxHxQxK` or `KIND TYPE ROWSxCOLUMNS`."""
     kind, types, shape = words
     checked_kinds(types, among=TYPES)
-    extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS, *CHANNELS_KINDS))
+    extents, kinds = extents_of(shape), dict.fromkeys((*KINDS, *ATTENTION_KINDS, *BIAS_KINDS, *CHANNELS_KINDS))
     if kind not in kinds or len(extents) > 4:
         raise CaseError(f"a case of softmax is KIND TYPE BxHxQxK, the kinds {', '.join(kinds)}")
     return {"kind": kind, "types": types, "shape": extents}
@@ -150,8 +167,8 @@ def case_of_words(words: list[str]) -> Case:
 
 class SoftmaxWork(Work):
     """Shape (b, h, q, k), or its last dimensions. A dense mask is of bool, a bias of x's type, lengths are uniform in
-    k/4 ... k. The kind "backward" alone is the gradient without a mask. The kind "channels" lies in memory as
-    (b, k, h, q)."""
+    k/4 ... k. The kind "backward" alone is the gradient without a mask; with a bias, it is also the bias's. The kind
+    "channels" lies in memory as (b, k, h, q)."""
 
     op = "softmax"
     poison_byte = 0xFF  # NaN
@@ -161,7 +178,7 @@ class SoftmaxWork(Work):
     ) -> None:
         b, h, q, k = self.shape = (1,) * (4 - len(shape)) + shape
         self.kind, self.types, self.shape_text = kind, types, by(self.shape)
-        self.part = kind if kind in ATTENTION_KINDS else ""
+        self.part = kind if kind in (*ATTENTION_KINDS, *BIAS_KINDS) else ""
         self.is_backward = kind.endswith("backward")
         self.forward_kind = kind.removesuffix("backward").removesuffix("_") or "plain"
         self.mask = "" if self.forward_kind in ("plain", "channels") else self.forward_kind
@@ -180,19 +197,32 @@ class SoftmaxWork(Work):
         unmasked = int(self.lengths.sum(dtype=np.int64)) * (b * h * q // self.lengths.size)
         element, mask_bytes = BYTES[types], {"bias": BYTES[types], "dense": 1}.get(self.mask_field, 0)
         self.written_bytes = math.prod(shape) * element
-        self.read_bytes = unmasked * element * (2 if self.is_backward else 1) + math.prod(mask_shape) * mask_bytes
+        self.read_bytes = unmasked * element * (2 if self.is_backward else 1)
+        if self.is_backward and self.mask_field == "bias":
+            self.function = "masked_softmax_backward_dbias"
+            self.written_bytes += math.prod(mask_shape) * mask_bytes
+        else:
+            self.read_bytes += math.prod(mask_shape) * mask_bytes
         super().__init__(machine, self.moved_bytes, num_sets)
         operands = [Tensor(machine, types, in_memory, "wide")]
         if self.is_backward:
             operands.append(self._probabilities())
         if self.mask_field == "lengths":
             operands.append(Tensor.of(machine, "i32", self.lengths))
+        elif self.mask_field == "bias" and self.is_backward:
+            self._make_dbias(mask_shape)
         elif self.mask_field == "bias":
             operands.append(Tensor(machine, types, mask_shape, "unit", 1))
         elif self.mask_field == "dense":
             operands.append(Tensor(machine, "bool", mask_shape, "0.3"))
         self._masks: list[SoftmaxMask] = []  # alive as long as the calls
         self.rotate(operands, Tensor(machine, types, in_memory))
+
+    def _make_dbias(self, shape: list[int]) -> None:
+        """The gradients of a bias of this shape, and the workspace of their sums."""
+        self.second_outs = [Tensor(self.machine, self.types, shape) for _ in range(self.num_sets)]
+        self._dbias_strides = longs(self.second_outs[0].broadcast_strides())
+        self.allocate_workspace(4, longs(self.shape), self._dbias_strides, int(self.second_outs[0].code))
 
     def _probabilities(self) -> Tensor:
         """y of a gradient: flowk's softmax of the scores."""
@@ -207,7 +237,7 @@ class SoftmaxWork(Work):
         x, *others = self.operands[i]
         # The struct's first size, which the rival `old` takes too.
         mask = SoftmaxMask(struct_bytes=SoftmaxMask.lse.offset, causal=int(self.mask == "causal"))
-        if self.mask_field:
+        if self.mask_field and not self.second_outs:
             mask.kept = longs(others[-1].broadcast_strides())
             setattr(mask, self.mask_field, others[-1].ptr)
             setattr(mask, f"{self.mask_field}_strides", ctypes.addressof(mask.kept))
@@ -219,7 +249,10 @@ class SoftmaxWork(Work):
         arrays = (x, *others[: self.is_backward])
         inputs = [argument for tensor in arrays for argument in (tensor.arguments()[0], strides)]
         code, tail = int(x.code), (ctypes.c_double(self.scale), None if self.is_apart else ctypes.addressof(mask), 0)
-        return (*inputs, code, self.outs[i].arguments()[0], strides, code, 4, longs(self.shape), *tail)
+        out: tuple[Any, ...] = self.outs[i].arguments()[0], strides, code
+        if self.second_outs:
+            out = (*out, self.second_outs[i].arguments()[0], self._dbias_strides, code)
+        return (*inputs, code, *out, 4, longs(self.shape), *tail)
 
     def _rows_of(self, values: Array) -> Array:
         """(rows, k) of an array as it lies in memory."""
@@ -274,7 +307,24 @@ class SoftmaxWork(Work):
             error = np.abs(fetched[part].astype(np.float64) - expected)
             unit = eps * np.maximum(np.exp2(np.floor(np.log2(largest))), least)
             worst = float(np.maximum(worst, ((error - allowed) / unit).max()))  # NaN stays
-        return self.is_written(fetched) and worst <= (2.0 if self.types == "f32" else 0.51)
+        limit = 2.0 if self.types == "f32" else 0.51
+        return self.is_written(fetched) and worst <= limit and (not self.second_outs or self._is_dbias_right())
+
+    def _is_dbias_right(self) -> bool:
+        """Against sums in float64, for some rows of the bias."""
+        b, h, q, k = self.shape
+        shape, eps = self.second_outs[0].shape, limits(self.types)[0]
+        got = self.second_outs[0].fetch().reshape(shape).astype(np.float64)
+        dy, y = (self._rows_of(one.fetch()).reshape(b, h, q, k) for one in self.operands[0])
+        for row in np.unique(np.linspace(0, math.prod(shape[:-1]) - 1, 5).astype(np.int64)):
+            at = np.unravel_index(row, shape[:-1])
+            part = tuple(i if n == extent else slice(None) for i, n, extent in zip(at, shape, self.shape))
+            of_dy, of_y = (one[part].reshape(-1, k).astype(np.float64) for one in (dy, y))
+            terms = of_y * (of_dy - (of_dy * of_y).sum(-1, keepdims=True))
+            exact, of_sum = terms.sum(0), np.abs(of_y * of_dy).sum(0) + np.abs(terms).sum(0)
+            if not (np.abs(got[at] - exact) <= 2.0**-18 * of_sum + eps / 2 * np.abs(exact) + 2.0**-24).all():
+                return False
+        return True
 
     def check_rival(self) -> bool:
         """A few rows within 2 % of the row's largest value."""
@@ -298,6 +348,14 @@ class SoftmaxWork(Work):
 
     def formula(self, torch: Any) -> Callable[..., Any]:
         scale, gradient, axis = self.scale, torch._softmax_backward_data, 1 if self.is_apart else -1
+        if self.second_outs:
+            axes = [d for d, extent in enumerate(self.second_outs[0].shape) if extent != self.shape[d]]
+
+            def gradients(dy: Any, y: Any) -> Any:
+                dz = gradient(dy, y, -1, dy.dtype)
+                return dz * scale, dz.sum(axes, keepdim=True)
+
+            return gradients
         if self.is_backward:
             if self.mask:
                 return lambda dy, y: gradient(dy, y, -1, dy.dtype) * scale

@@ -42,6 +42,8 @@ CASES = [
     ("softmax", "causal bf16 2x2x6x6", 2 * 4 * 21, 288),
     ("softmax", "bias f16 2x2x3x40", 1920, 960),
     ("softmax", "backward f32 7x100", 5600, 2800),
+    ("softmax", "head_bias_backward f32 20x2x3x40", 38400, 19200 + 960),
+    ("softmax", "key_bias_backward f16 2x2x30x40", 19200, 9600 + 160),
     ("cross_entropy", "forward bf16 9x130", 2340, 0),
     ("cross_entropy", "forward f32 3x5000", 60000, 0),
     ("cross_entropy", "backward f16 9x131", 2358, 2358),
@@ -198,7 +200,7 @@ COUNTS = {
                     "widths": 80, "widths:5:1": 52},
     "prelu": {"nchw": 32, "nhwc:f64": 16, "odd": 48, "odd:3:5:f16": 10, "large": 8, "misaligned": 24},
     "softmax": {"plain": 34, "odd:bf16": 21, "tiny": 32, "dense": 20, "lengths:f32": 10, "small": 54,
-                "random:7:80": 80, "tritonbench": 196, "tritonbench:bf16": 98},
+                "bias_gradient": 40, "random:7:80": 80, "tritonbench": 196, "tritonbench:bf16": 98},
     "softmax_terms": {"columns": 340, "columns:3:1": 240, "batch_invariant": 136},
     "softmax_merge": {"columns": 26, "columns:3:1": 16},
 }  # fmt: skip
