@@ -178,7 +178,7 @@ static bool broadcast_rows(Call *call, const char *name, Tensor *tensor, const T
 /* x, or dy and y, and then the other arrays, in the order in which they are read here. Attribute mask is a
  * flowk_softmax_mask that has 1 instead of the address of each array that is an argument, and of lse, which is the
  * second result. */
-static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
+static bool read_softmax(Call *call, int num_first, int num_results, SoftmaxArguments *softmax) {
   flowk_softmax_mask *mask = &softmax->mask;
   if (!read_struct(call, "mask", mask, sizeof(*mask)) || !read_int64(call, "log", &softmax->log) ||
       !read_double(call, "scale", &softmax->scale)) {
@@ -186,7 +186,7 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
   }
   int num_arrays = (mask->dense != NULL) + (mask->lengths != NULL) + (mask->bias != NULL) + (mask->dlse != NULL) +
                    (mask->sinks != NULL) + (mask->row_scale != NULL) + (mask->x != NULL);
-  if (!read_arrays(call, num_first + num_arrays, mask->lse != NULL ? 2 : 1)) return false;
+  if (!read_arrays(call, num_first + num_arrays, num_results + (mask->lse != NULL))) return false;
   const Tensor *x = &call->arguments[0];
   Tensor *next = &call->arguments[num_first];
   if (!has_columns(call, "x", x) || (num_first > 1 && !has_dims(call, "y", x + 1, x)) ||
@@ -241,7 +241,7 @@ static bool read_softmax(Call *call, int num_first, SoftmaxArguments *softmax) {
 static flowk_status masked_softmax(Call *call) {
   const Tensor *x = &call->arguments[0], *y = &call->results[0];
   SoftmaxArguments softmax;
-  if (!read_softmax(call, 1, &softmax)) return NOT_CALLED;
+  if (!read_softmax(call, 1, 1, &softmax)) return NOT_CALLED;
   return call->flowk->flowk_masked_softmax(x->data, x->strides, x->dtype, y->data, y->strides, y->dtype, x->rank,
                                            x->dims, softmax.scale, &softmax.mask, (int32_t)softmax.log, call->stream);
 }
@@ -249,11 +249,29 @@ static flowk_status masked_softmax(Call *call) {
 static flowk_status masked_softmax_backward(Call *call) {
   const Tensor *dy = &call->arguments[0], *y = &call->arguments[1], *dx = &call->results[0];
   SoftmaxArguments softmax;
-  if (!read_softmax(call, 2, &softmax)) return NOT_CALLED;
+  if (!read_softmax(call, 2, 1, &softmax)) return NOT_CALLED;
   if (dy->dtype != y->dtype) return fail(call, "y is of another type than dy"), NOT_CALLED;
   return call->flowk->flowk_masked_softmax_backward(dy->data, dy->strides, y->data, y->strides, y->dtype, dx->data,
                                                     dx->strides, dx->dtype, dy->rank, dy->dims, softmax.scale,
                                                     &softmax.mask, (int32_t)softmax.log, call->stream);
+}
+
+/* dy, y and the other arrays -> dx and dbias, which has an extent of 1 where the bias is shared. */
+static flowk_status masked_softmax_backward_dbias(Call *call) {
+  const Tensor *dy = &call->arguments[0], *y = &call->arguments[1], *dx = &call->results[0];
+  Tensor *dbias = &call->results[1];
+  SoftmaxArguments softmax;
+  if (!read_softmax(call, 2, 2, &softmax) || !broadcast_rows(call, "dbias", dbias, dy)) return NOT_CALLED;
+  if (dy->dtype != y->dtype) return fail(call, "y is of another type than dy"), NOT_CALLED;
+  size_t num_bytes = 0;
+  flowk_status status = call->flowk->flowk_masked_softmax_backward_dbias_workspace_bytes(
+      dy->rank, dy->dims, dbias->strides, y->dtype, &num_bytes);
+  if (status != FLOWK_STATUS_SUCCESS) return status;
+  if (!allocate_workspace(call, num_bytes)) return NOT_CALLED;
+  return call->flowk->flowk_masked_softmax_backward_dbias(
+      dy->data, dy->strides, y->data, y->strides, y->dtype, dx->data, dx->strides, dx->dtype, dbias->data,
+      dbias->strides, dbias->dtype, dy->rank, dy->dims, softmax.scale, &softmax.mask, (int32_t)softmax.log,
+      call->workspace, num_bytes, call->stream);
 }
 
 /* y1, lse1, y2, lse2 -> y, lse. */
@@ -388,5 +406,6 @@ FLOWK_JAX_HANDLER(masked_softmax, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(masked_softmax_backward, FFI_COMMAND_BUFFER_COMPATIBLE)
 FLOWK_JAX_HANDLER(softmax_merge, FFI_COMMAND_BUFFER_COMPATIBLE)
 /* As prelu_backward. */
+FLOWK_JAX_HANDLER(masked_softmax_backward_dbias, 0)
 FLOWK_JAX_HANDLER(cross_entropy, 0)
 FLOWK_JAX_HANDLER(cross_entropy_backward, FFI_COMMAND_BUFFER_COMPATIBLE)

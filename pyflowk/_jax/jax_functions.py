@@ -16,7 +16,7 @@ from .._elementwise import requests
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
-from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax, jax_softmax_merge
+from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax, jax_softmax_dbias, jax_softmax_merge
 from .jax_elementwise import apply, apply_request, cast_to, parameter
 from .jax_types import require_static
 
@@ -28,11 +28,12 @@ __all__ = ["abs", "acos", "acosh", "add", "add_multiply", "asin", "asinh", "atan
         "elu_backward", "equal", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "gelu", "gelu_backward",
         "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "leaky_relu", "leaky_relu_backward", "lerp",
         "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
-        "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "maximum", "minimum", "multiply",
-        "negative", "not_equal", "permute", "pow", "prelu", "prelu_backward", "reciprocal", "relu", "relu_backward",
-        "remainder", "round", "rsqrt", "scale", "sigmoid", "sigmoid_backward", "sign", "signbit", "silu",
-        "silu_backward", "silu_mul", "sin", "sinh", "softmax", "softmax_merge", "softplus", "softplus_backward", "sqrt",
-        "square", "subtract", "tan", "tanh", "tanh_backward", "trunc", "trunc_divide", "where"]
+        "logical_or", "logical_xor", "masked_softmax", "masked_softmax_backward", "masked_softmax_backward_dbias",
+        "maximum", "minimum", "multiply", "negative", "not_equal", "permute", "pow", "prelu", "prelu_backward",
+        "reciprocal", "relu", "relu_backward", "remainder", "round", "rsqrt", "scale", "sigmoid", "sigmoid_backward",
+        "sign", "signbit", "silu", "silu_backward", "silu_mul", "sin", "sinh", "softmax", "softmax_merge", "softplus",
+        "softplus_backward", "sqrt", "square", "subtract", "tan", "tanh", "tanh_backward", "trunc", "trunc_divide",
+        "where"]
 # fmt: on
 
 
@@ -637,6 +638,40 @@ def masked_softmax_backward(
         softcap=softcap,
         log=log,
         batch_invariant=batch_invariant,
+        dtype=dtype,
+    )
+
+
+def masked_softmax_backward_dbias(
+    dy: ArrayLike,
+    y: ArrayLike,
+    bias: ArrayLike,
+    *,
+    dlse: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    lengths_from_right: bool = False,
+    causal: bool = False,
+    causal_offset: int = 0,
+    window: int | None = None,
+    scale: float = 1.0,
+    log: bool = False,
+    need_dx: bool = True,
+    dtype: DTypeLike | None = None,
+) -> tuple[Array | None, Array | None]:
+    """The gradients of `masked_softmax` with respect to a bias that rows share, and to x, in one pass.
+
+    As `pyflowk.masked_softmax_backward_dbias`. `scale` is a number.
+    """
+    return eager.call(
+        jax_softmax_dbias.masked_softmax_backward_dbias,
+        (dy, y, bias, dlse, lengths),
+        lengths_from_right=lengths_from_right,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        scale=scale,
+        log=log,
+        need_dx=need_dx,
         dtype=dtype,
     )
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and their primitives.
+"""softmax, log_softmax, masked_softmax and masked_softmax_backward of pyflowk.jax, and the primitives of softmax.
 
 softmax_p           x and the arrays `of_mask` -> y, and lse if the options have return_lse
 softmax_tangent_p   t, y, and lengths, scores and row_scale if there are any -> the derivative of y in the direction t
                     of x
 backward_p          dy, y, and dlse, lengths, scores and row_scale if there are any -> dx; without dlse the transpose of
                     softmax_tangent_p in its first operand
+bias_tangent_p      t, t_bias, y, and lengths if there are any -> the derivative of y in the direction t of x and t_bias
+                    of a bias that rows share
+backward_dbias_p    dy, y, and dlse and lengths if there are any -> dx and dbias, whose shape and dtype are parameters;
+                    without dlse the transpose of bias_tangent_p in its first two operands
 
 The operands have at least the dimensions (q, k). The mask and the bias have x's rank and k columns, sinks and row_scale
 x's rank less 1; an extent of 1 is repeated. Parameters: `of_mask`, the names of the operands after the first ones; the
@@ -38,27 +42,38 @@ from .._operators.softmax_arguments import (
 from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, requested_type, static_number
-from .primitives import Attributes, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
+from .primitives import (
+    Attributes,
+    batch_size,
+    batched_at,
+    bind,
+    computed,
+    custom_call,
+    instantiated,
+    is_zero,
+    sum_to,
+    zero_of,
+)
 
 
 def masked_softmax(arrays: Sequence[Any], **options: Any) -> jax.Array | tuple[jax.Array, jax.Array]:
-    y, *lse = _bound(softmax_p, ("x", *OF_MASK), arrays, **options)
+    y, *lse = results_of(softmax_p, ("x", *OF_MASK), arrays, **options)
     return (y, lse[0]) if lse else y
 
 
 def masked_softmax_backward(arrays: Sequence[Any], **options: Any) -> jax.Array:
-    return _bound(backward_p, ("dy", "y", "dlse", "lengths", "scores", "row_scale"), arrays, **options)[0]
+    return results_of(backward_p, ("dy", "y", "dlse", "lengths", "scores", "row_scale"), arrays, **options)[0]
 
 
 def softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return _bound(softmax_p, ("x",), arrays, dtype=dtype)[0]
+    return results_of(softmax_p, ("x",), arrays, dtype=dtype)[0]
 
 
 def log_softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return _bound(softmax_p, ("x",), arrays, dtype=dtype, log=True)[0]
+    return results_of(softmax_p, ("x",), arrays, dtype=dtype, log=True)[0]
 
 
-def _bound(
+def results_of(
     primitive: Any,
     names: Sequence[str],
     arrays: Sequence[Any],
@@ -82,10 +97,19 @@ def _bound(
     if dtype is not None:
         out_dtype = requested_type(dtype, FLOAT_TYPES)
         check_result(float_type(out_dtype, "dtype"), code, names[0], x.dtype)
+    parameters: dict[str, Any] = {"options": checked, "scale": factor, "dtype": out_dtype}
+    shapes = x.shape, x.shape[:-1]
+    if primitive is backward_dbias_p:
+        bias = operands.pop("bias")
+        if bias.shape[-1:] != x.shape[-1:]:
+            raise ValueError(f"bias has shape {bias.shape}, must have {x.shape[-1]} as its last extent")
+        rank = max(x.ndim, 2)
+        parameters |= {"bias_shape": (1,) * (rank - bias.ndim) + bias.shape, "bias_dtype": np.dtype(bias.dtype)}
+        shapes = x.shape, bias.shape
     ready = [_of_rank(operand, name, x.shape) for name, operand in operands.items()]
     of_mask = tuple(name for name in operands if name in MEMBERS)
-    outs = bind(primitive, *ready, of_mask=of_mask, options=checked, scale=factor, dtype=out_dtype)
-    results = zip(outs if primitive is softmax_p else (outs,), (x.shape, x.shape[:-1]))
+    outs = bind(primitive, *ready, of_mask=of_mask, **parameters)
+    results = zip((outs,) if primitive is backward_p else outs, shapes)
     return [out if out.shape == shape else out.reshape(shape) for out, shape in results]
 
 
@@ -125,7 +149,18 @@ def _results(x: Any, *others: Any, dtype: np.dtype[Any], options: Options, **par
     return [y, x.update(shape=x.shape[:-1], dtype=wide, weak_type=False)] if options.return_lse else [y]
 
 
-def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, dtype: np.dtype[Any]) -> Attributes:
+def _gradients(
+    dy: Any,
+    *others: Any,
+    dtype: np.dtype[Any],
+    bias_shape: tuple[int, ...],
+    bias_dtype: np.dtype[Any],
+    **parameters: Any,
+) -> list[Any]:
+    return [_abstract(dy, dtype=dtype), dy.update(shape=bias_shape, dtype=bias_dtype, weak_type=False)]
+
+
+def _attributes(of_mask: tuple[str, ...], options: Options, scale: float, **parameters: Any) -> Attributes:
     """The mask has 1 as the address of each array that is an operand or the second result."""
     mask = options.mask()
     mask.lse = int(options.return_lse)
@@ -190,10 +225,33 @@ def _backward_formula(
     return (slope * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
 
 
+def _bias_tangent_formula(t: Any, t_bias: Any, y: Any, *others: Any, scale: float, **parameters: Any) -> Any:
+    t_, t_bias_ = _values(parameters["dtype"], t, t_bias)
+    return _tangent_formula(float(scale) * t_ + t_bias_, y, *others, scale=1.0, **parameters)
+
+
+def _backward_dbias_formula(
+    dy: Any,
+    y: Any,
+    *others: Any,
+    scale: float,
+    dtype: np.dtype[Any],
+    bias_shape: tuple[int, ...],
+    bias_dtype: np.dtype[Any],
+    **parameters: Any,
+) -> list[Any]:
+    wide = np.dtype(jnp.float64 if y.dtype == jnp.float64 else jnp.float32)
+    dz = _backward_formula(dy, y, *others, scale=1.0, dtype=wide, **parameters)
+    return [(float(scale) * dz).astype(dtype), sum_to(dz, bias_shape).astype(bias_dtype)]
+
+
 softmax_p = custom_call("masked_softmax", _results, _attributes, multiple_results=True)
 backward_p = custom_call("masked_softmax_backward", _abstract, _attributes)
 softmax_tangent_p = computed("softmax_tangent", _abstract, _tangent_formula)
+bias_tangent_p = computed("softmax_bias_tangent", _abstract, _bias_tangent_formula)
+backward_dbias_p = custom_call("masked_softmax_backward_dbias", _gradients, _attributes, multiple_results=True)
 primitives.derive(backward_p, _backward_formula)
+primitives.derive(backward_dbias_p, _backward_dbias_formula)
 
 
 def _jvp(
@@ -219,19 +277,25 @@ def _jvp(
     if options.softcap:
         of_z["scores"] = x
     is_x_alone = moving.keys() <= {"x", "sinks"}
-    t_z: Any = _tangent_of_z(wide, x, options, scale, of_z) if options.return_lse or not is_x_alone else None
+    is_shared = "bias" in moving and given["bias"].shape != x.shape  # the transpose sums while it makes dx
+    is_shared = is_shared and not (options.return_lse or options.softcap or "row_scale" in given)
+    needs_t_z = options.return_lse or not (is_x_alone or is_shared)
+    t_z: Any = _tangent_of_z(wide, x, options, scale, of_z) if needs_t_z else None
     parameters["options"] = options._replace(return_lse=False)
-    # softmax_tangent_p is linear in the tangent of x and applies the slope itself. If other arrays move too, it gets
-    # the tangent of z, with a slope of 1.
-    if is_x_alone:
-        t = moving.get("x")
-    else:
-        t, scale = jnp.broadcast_to(t_z, x.shape), 1.0
+    # The tangent primitives are linear in the tangent of x and apply the slope themselves. If other arrays move too,
+    # softmax_tangent_p gets the tangent of z, with a slope of 1.
+    of_y: Any = 0
+    if is_shared:
+        t_x = instantiated(tangents[0])
+        operands = (t_x, moving["bias"], y, *of_z.values())
+        of_y = bind(bias_tangent_p, *operands, of_mask=tuple(of_z), scale=scale, **parameters)
+    elif not is_x_alone:
+        t = jnp.broadcast_to(t_z, x.shape)
         of_z = {name: one for name, one in of_z.items() if name == "lengths"}
         parameters["options"] = parameters["options"]._replace(softcap=0.0)
-    of_y: Any = 0
-    if t is not None:
-        of_y = bind(softmax_tangent_p, t, y, *of_z.values(), of_mask=tuple(of_z), scale=scale, **parameters)
+        of_y = bind(softmax_tangent_p, t, y, *of_z.values(), of_mask=tuple(of_z), scale=1.0, **parameters)
+    elif "x" in moving:
+        of_y = bind(softmax_tangent_p, moving["x"], y, *of_z.values(), of_mask=tuple(of_z), scale=scale, **parameters)
     (y_,) = _values(x.dtype, y)
     of_sinks = None
     if "sinks" in moving:
@@ -262,16 +326,30 @@ def _transposed(primitive: Any, cotangent: jax.Array, t: Any, *others: Any, **pa
     return [bind(backward_p if primitive is softmax_tangent_p else softmax_tangent_p, cotangent, *others, **parameters)]
 
 
+def _transposed_of_bias(
+    primitive: Any, cotangent: jax.Array, t: Any, t_bias: Any, *others: Any, **parameters: Any
+) -> list[jax.Array]:
+    of_bias = {"bias_shape": t_bias.shape, "bias_dtype": np.dtype(t_bias.dtype)}
+    return bind(  # type: ignore[no-any-return]
+        backward_dbias_p, cotangent, *others, **{**parameters, "dtype": np.dtype(t.dtype), **of_bias}
+    )
+
+
 def _batch(primitive: Any, operands: Any, dimensions: Any, **parameters: Any) -> tuple[Any, Any]:
     """The first operands have x's shape, the others broadcast."""
     size, num_first = batch_size(operands, dimensions), 1 if primitive is softmax_p else 2
     num_first += "dlse" in parameters["of_mask"]
     sizes = [size] * num_first + [1] * (len(operands) - num_first)
+    if primitive is bias_tangent_p:  # the bias broadcasts, and then comes y
+        sizes[1:3] = 1, size
     moved = [batched_at(x, d, 0, num_repeats) for x, d, num_repeats in zip(operands, dimensions, sizes)]
+    if primitive is backward_dbias_p:
+        parameters["bias_shape"] = (size, *parameters["bias_shape"])
     out = bind(primitive, *moved, **parameters)
-    return out, [0] * len(out) if primitive is softmax_p else 0
+    return out, [0] * len(out) if primitive in (softmax_p, backward_dbias_p) else 0
 
 
 primitives.jvp(_jvp, softmax_p)
 primitives.transpose(_transposed, softmax_tangent_p, backward_p)
-primitives.batch(_batch, softmax_p, softmax_tangent_p, backward_p)
+primitives.transpose(_transposed_of_bias, bias_tangent_p)
+primitives.batch(_batch, softmax_p, softmax_tangent_p, backward_p, bias_tangent_p, backward_dbias_p)

@@ -98,8 +98,8 @@ OPERATORS = {
         "_operators.softmax_dbias",
         ("flowk_masked_softmax_backward_dbias",),
         {"dx": "dx_out", "dbias": "dbias_out", "rank": "dy.ndim", "workspace_bytes": "workspace.nbytes"},
-        torch=None,
-        jax=None,
+        torch=_SYMBOLIC | {"need_dx": None},
+        jax_text="`scale` is a number.",
     ),
     "softmax_merge": Operator(
         "_operators.softmax_merge",

@@ -255,6 +255,7 @@ def masked_softmax_backward(
     See Also
     --------
     masked_softmax : The function itself; in PyTorch and JAX its gradient is taken by autograd and `jax.grad`.
+    masked_softmax_backward_dbias : Also the gradient of a bias that rows share.
 
     Examples
     --------

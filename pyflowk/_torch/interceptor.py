@@ -48,12 +48,12 @@ def by_operator(request: Request, outs: tuple[Any, ...], stream: Any) -> Any:
 
 
 def bind_plan(request: Request, outs: tuple[Any, ...]) -> Bound:
-    """The plan of a call that torch must see, for explain(), prepare() or prelu_backward_workspace_bytes(): it is
+    """The plan of a call that torch must see, for explain(), prepare() or the size of a workspace: it is
     planned as a call on the tensors' memory. No element is read."""
     operation, inputs, options, values = request
     if gate.is_watched():
-        if operation.operator == "prelu_backward_workspace_bytes":
-            raise TypeError("prelu_backward_workspace_bytes is called while torch traces or transforms: call it before")
+        if operation.operator.endswith("_workspace_bytes"):
+            raise TypeError(f"{operation.operator} is called while torch traces or transforms: call it before")
         raise TypeError("explain is called while torch traces or transforms: there is no plan to explain")
     with torch.no_grad(), gate.below_all():
         plain = tuple(map(_without_subclass, inputs, operation.names))
@@ -225,6 +225,14 @@ def _softmax_backward(call: Call, request: Request) -> Any:
     return _by_names(call, name, request, **_options(request.options, "return_"))
 
 
+def _softmax_backward_dbias(call: Call, request: Request) -> Any:
+    options, need_dx = request.options
+    named = _options(options, "return_")
+    del named["softcap"], named["batch_invariant"]
+    dx, dbias = _by_names(call, "masked_softmax_backward_dbias", request, **named)
+    return dx if need_dx else None, dbias
+
+
 def _cross_entropy(call: Call, request: Request) -> Any:
     numbers, needs_entropy = request.options
     return _by_names(call, "cross_entropy", request, **_options(numbers, "vocab_"), entropy=needs_entropy)
@@ -257,5 +265,6 @@ _OPERATORS: dict[str, Callable[[Call, Request], Any]] = {
     "softmax": _softmax,
     "softmax_along": _softmax_along,
     "softmax_backward": _softmax_backward,
+    "softmax_backward_dbias": _softmax_backward_dbias,
     "softmax_merge": lambda call, request: _by_names(call, "softmax_merge", request),
 }

@@ -40,6 +40,7 @@ def register_all() -> None:
         suffix="_with_dsinks",
         fixed={"return_dsinks": True},
     )
+    register_operator("masked_softmax_backward_dbias", _empty_with_dbias, _BackwardDbias(), "(Tensor, Tensor)")
 
 
 def _empty_softmax(x: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -72,6 +73,12 @@ def _empty_with_numbers(
 ) -> tuple[Tensor, Tensor]:
     """The result, and a number per row: lse or dsinks."""
     return x.new_empty(x.shape, dtype=dtype or x.dtype), x.new_empty(x.shape[:-1], dtype=row_type(x.dtype))
+
+
+def _empty_with_dbias(
+    dy: Tensor, y: Tensor, bias: Tensor, *others: Any, dtype: torch.dtype | None = None, **options: Any
+) -> tuple[Tensor, Tensor]:
+    return dy.new_empty(dy.shape, dtype=dtype or dy.dtype), bias.new_empty(bias.shape)
 
 
 def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:
@@ -126,6 +133,8 @@ class _MaskedSoftmax(Rules):
         of_lse = [given[name] if needs_lse else None for name in ("mask", "bias")]
         keep(ctx, result, given["lengths"], x, given["sinks"], given["row_scale"], lse, *of_lse)
         ctx.x_dtype, ctx.options = given["x"].dtype, options
+        bias = given["bias"]
+        ctx.bias_like = None if bias is None else (bias.shape, bias.dtype)
 
     def _lse(self, ctx: Any) -> Tensor:
         """The log-sum-exp, which a call that did not return it computes again."""
@@ -146,22 +155,37 @@ class _MaskedSoftmax(Rules):
                 return tuple(found.values())
             dy = torch.zeros_like(y)
         scores = x if options["softcap"] else None
+        if needs["bias"] and not needs["row_scale"] and _is_shared(ctx.bias_like[0], y.shape):
+            dx, found["bias"] = self._dbias(ctx, dy, dlse)
+            if needs["x"] and not (needs["sinks"] or options["softcap"] or row_scale is not None):
+                found["x"] = dx
         if needs["sinks"]:
             found["x"], found["sinks"] = CALLS.masked_softmax_backward_with_dsinks(
                 *(dy, y, dlse, lengths, scores, sinks, self._lse(ctx), row_scale, *options.values(), ctx.x_dtype)
             )
-        elif needs["x"]:
+        elif needs["x"] and found["x"] is None:
             found["x"] = CALLS.masked_softmax_backward(
                 *(dy, y, dlse, lengths, scores, None, None, row_scale, *options.values(), ctx.x_dtype)
             )
-        if needs["bias"] or needs["row_scale"]:  # dz, in float32 before it is summed
+        needs_bias = needs["bias"] and found["bias"] is None
+        if needs_bias or needs["row_scale"]:  # dz, in float32 before it is summed
             unscaled = options | {"scale": 1.0, "softcap": 0.0}
             none = (None,) * (len(OF_GRADIENT) - 2)
             dz = CALLS.masked_softmax_backward(dy, y, dlse, lengths, *none, *unscaled.values(), row_type(ctx.x_dtype))
-            found["bias"] = dz if needs["bias"] else None
+            found["bias"] = dz if needs_bias else found["bias"]
             if needs["row_scale"]:
                 found["row_scale"] = (dz * _slope(x, row_scale, options) * options["scale"] * x).sum(-1)
         return tuple(found.values())
+
+    def _dbias(self, ctx: Any, dy: Tensor, dlse: Tensor | None) -> tuple[Tensor, Tensor]:
+        """dx, unless there is a softcap or a row_scale, and the gradient of a bias that rows share."""
+        y, lengths = ctx.saved_tensors[:2]
+        shape, dtype = ctx.bias_like
+        like_bias = y.new_empty(1, dtype=dtype).expand(shape)  # only its shape and dtype matter
+        options = [ctx.options[name] for name in tuple(PARAMETERS["masked_softmax_backward_dbias"])[5:-1]]
+        return CALLS.masked_softmax_backward_dbias(  # type: ignore[no-any-return]
+            *(dy, y, like_bias, dlse, lengths, *options, ctx.x_dtype)
+        )
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Any:
         y, log = ctx.saved_tensors[0], ctx.options["log"]
@@ -210,6 +234,11 @@ class _WithLse(_MaskedSoftmax):
         return super().jvp(ctx, *tangents), moved if of_sinks is None else moved + of_sinks.squeeze(-1)
 
 
+def _is_shared(shape: torch.Size, of_y: torch.Size) -> bool:
+    """Whether rows of y share rows of a bias, which are rows of y's length."""
+    return shape[-1:] == of_y[-1:] and shape != of_y
+
+
 def _column(x: Tensor | None, otherwise: float) -> Tensor | float:
     return otherwise if x is None else x.unsqueeze(-1)
 
@@ -222,6 +251,16 @@ def _slope(x: Tensor | None, row_scale: Tensor | None, options: dict[str, Any]) 
     assert x is not None
     t = torch.tanh(options["scale"] * _column(row_scale, 1.0) * x.to(row_type(x.dtype)) / softcap)
     return 1 - t * t
+
+
+def _gradient_of_z(dy: Tensor, y: Tensor, dlse: Tensor | None, *, log: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of the scores, and the row's sum in it."""
+    if log:
+        unmasked = y != -torch.inf
+        total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - _column(dlse, 0.0)
+        return torch.where(unmasked, dy - torch.exp(y) * total, 0), total
+    total = (y * dy).sum(-1, keepdim=True) - _column(dlse, 0.0)
+    return y * (dy - total), total
 
 
 class _Backward(FormulaRules):
@@ -240,14 +279,8 @@ class _Backward(FormulaRules):
     def formula(self, ctx: Any, *tensors: Any) -> Any:
         """dx, and dsinks if there are sinks and lse; y is 0, or -infinity, in masked-out columns."""
         dy, y, dlse, _, scores, sinks, lse, row_scale = tensors
-        options, dlse_ = ctx.options, _column(dlse, 0.0)
-        if options["log"]:
-            unmasked = y != -torch.inf
-            total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - dlse_
-            dz = torch.where(unmasked, dy - torch.exp(y) * total, 0)
-        else:
-            total = (y * dy).sum(-1, keepdim=True) - dlse_
-            dz = y * (dy - total)
+        options = ctx.options
+        dz, total = _gradient_of_z(dy, y, dlse, log=options["log"])
         dx = dz * (options["scale"] * _column(row_scale, 1.0)) * _slope(scores, row_scale, options)
         dx = dx.to(ctx.dtypes[0])
         if sinks is None or lse is None:
@@ -257,6 +290,32 @@ class _Backward(FormulaRules):
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         whole = ("dy", "y", "scores", "dlse", "lse")
         return _vmap(operator, size, dict(zip(self.names, in_dims)), dict(zip(self.names, arguments)), whole)
+
+
+class _BackwardDbias(FormulaRules):
+    num_tensors = 5
+    constants = ("bias", "lengths")
+
+    def save(self, ctx: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        dy, y, bias, dlse, _ = arguments[: self.num_tensors]
+        keep(ctx, dy, y, None, dlse, None)
+        given = dict(zip(self.names, arguments))
+        ctx.scale, ctx.log, ctx.bias_shape = given["scale"], given["log"], bias.shape
+        ctx.dtypes = [one.dtype for one in result]
+
+    def formula(self, ctx: Any, *tensors: Any) -> Any:
+        dy, y, _, dlse, _ = tensors
+        wide = row_type(y.dtype)
+        dz, _ = _gradient_of_z(dy.to(wide), y.to(wide), dlse, log=ctx.log)
+        return (ctx.scale * dz).to(ctx.dtypes[0]), dz.sum_to_size(ctx.bias_shape).to(ctx.dtypes[1])
+
+    def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Each call has a dbias of its own."""
+        given, dims = dict(zip(self.names, arguments)), dict(zip(self.names, in_dims))
+        given["bias"], dims["bias"] = batched(given["bias"], dims["bias"], size), 0
+        shape = given["bias"].shape
+        (dx, dbias), out_dims = _vmap(operator, size, dims, given, ("dy", "y", "dlse"))
+        return (dx, dbias.reshape(shape)), out_dims
 
 
 def _vmap(

@@ -195,6 +195,15 @@ def test_handlers_compare_the_shapes_that_xla_does_not() -> None:
         ),
         ("masked_softmax_backward", "y has 1 dimension, must", three, (X, X[0]), softmax),
         (
+            "masked_softmax_backward_dbias",
+            "dbias must not broadcast over the row",
+            (three, jax.ShapeDtypeStruct((1, 1), jnp.float32)),
+            (X, X),
+            softmax,
+        ),
+        ("masked_softmax_backward_dbias", "2 arguments and 1 result", (three,), (X, X), softmax),
+        ("masked_softmax_backward_dbias", "y is of another type", (three, three), (X, X.astype("float16")), softmax),
+        (
             "softmax_merge",
             "lse2 has 3 elements along dimension 0, must have 2",
             (three, rows),

@@ -249,6 +249,48 @@ def test_the_log_sum_exp_and_its_derivatives(log: bool) -> None:
     assert one.shape == X.shape[-1:]
 
 
+@pytest.mark.parametrize("shape", [(3, 1, 5), (5,), (2, 1, 4, 5), (3, 1, 1), X.shape])
+def test_a_bias_that_rows_share_has_its_gradient_in_one_pass(shape: tuple[int, ...]) -> None:
+    options: dict[str, Any] = {"lengths": LENGTHS, "scale": 0.7, "log": len(shape) == 1}
+
+    def loss(softmax: Any) -> Any:
+        def of(x: Any, bias: Any) -> Any:
+            y = softmax(x, bias)
+            return (jnp.where(jnp.isfinite(y), y, 0) ** 2).sum()
+
+        return of
+
+    ours = loss(lambda x, bias: flowk_jax.masked_softmax(x, bias=bias, **options))
+    formula = loss(lambda x, bias: reference(x, {**options, "bias": bias}))
+    with x64():
+        x, bias = jnp.asarray(X), jnp.asarray(RNG.normal(size=shape))
+        program = str(jax.make_jaxpr(jax.grad(ours, (0, 1)))(x, bias))
+        assert ("flowk_masked_softmax_backward_dbias" in program) == (shape != X.shape)
+        for of in ((0, 1), (1,)):
+            for found, expected in zip(jax.jit(jax.grad(ours, of))(x, bias), jax.grad(formula, of)(x, bias)):
+                assert_close(found, expected, 1e-12)
+        both = jax.grad(lambda x, bias: sum((one**2).sum() for one in jax.grad(ours, (0, 1))(x, bias)), (0, 1))
+        of_formula = jax.grad(lambda x, bias: sum((one**2).sum() for one in jax.grad(formula, (0, 1))(x, bias)), (0, 1))
+        for found, expected in zip(both(x, bias), of_formula(x, bias)):
+            assert_close(found, expected, 1e-11)
+    half, wide = jnp.asarray(X, jnp.bfloat16), jnp.asarray(bias, jnp.float32)
+    assert [one.dtype for one in jax.grad(ours, (0, 1))(half, wide)] == ["bfloat16", "float32"]
+
+
+def test_gradients_of_x_and_a_bias() -> None:
+    dy, y = np.asarray(X, np.float32), np.asarray(flowk_jax.softmax(X.astype(np.float32)))
+    dlse = X[..., 0].astype(np.float32)
+    for bias in (BIAS.astype(np.float32), np.zeros(5, np.float32)):
+        dx, dbias = flowk_jax.masked_softmax_backward_dbias(dy, y, bias, dlse=dlse, lengths=LENGTHS, scale=2.0)
+        dz = flowk_jax.masked_softmax_backward(dy, y, dlse=dlse, lengths=LENGTHS)
+        assert_close(dx, 2 * dz, 1e-6)
+        assert_close(dbias, dz.sum((0, 2) if bias.ndim > 1 else (0, 1, 2)).reshape(bias.shape), 1e-5)
+    assert flowk_jax.masked_softmax_backward_dbias(dy[0, 0, 0], y[0, 0, 0], bias)[1].shape == (5,)
+    assert flowk_jax.masked_softmax_backward_dbias(dy, y, bias, need_dx=False)[0] is None
+    with pytest.raises(ValueError, match=r"bias has shape \(3, 1, 1\), must have 5 as its last extent"):
+        flowk_jax.masked_softmax_backward_dbias(dy, y, bias[:3].reshape(3, 1, 1))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_softmax_merge(dtype: str) -> None:
     with x64():

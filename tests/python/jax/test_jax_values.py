@@ -22,6 +22,7 @@ NOT_FOR_JAX = {
     **dict.fromkeys(("explain", "prepare", "tune", "save_plans", "load_plans"), "are of calls on memory"),
     **dict.fromkeys(("get_include", "get_library"), "are of the C library"),
     "prelu_backward_workspace_bytes": "XLA allocates the workspace",
+    "masked_softmax_backward_dbias_workspace_bytes": "XLA allocates the workspace",
     **dict.fromkeys(("cross_entropy_partials", "cross_entropy_merge"), "are of shards"),
 }
 OF_INTEGERS = {"abs", "negative", "square", "relu", "clip_numbers", "scale_numbers"}  # the others make floats of them
@@ -33,6 +34,7 @@ def test_every_public_function_has_its_form_for_jax() -> None:
     assert functions == set(flowk_jax.__all__) - {"CUSTOM_CALLS"}
     others = {"permute", "batch_transpose", "prelu", "prelu_backward"}
     others |= {"masked_softmax", "masked_softmax_backward", "softmax", "log_softmax", "softmax_merge"}
+    others |= {"masked_softmax_backward_dbias"}
     others |= {"transpose", "swapaxes", "moveaxis", "permute_many", "positive"}
     others |= {"cross_entropy", "cross_entropy_backward"}
     assert functions == set(ELEMENTWISE) | others
@@ -106,7 +108,7 @@ def test_the_warning_of_x64_points_at_the_caller() -> None:
 @pytest.mark.parametrize("name", sorted(set(flowk_jax.__all__) - {"CUSTOM_CALLS"}))
 def test_parameters_are_those_of_pyflowk(name: str) -> None:
     plain = dict(inspect.signature(getattr(pyflowk, name)).parameters)
-    absent = {"out", "stream", "dx_out", "dalpha_out", "workspace"}
+    absent = {"out", "stream", "dx_out", "dalpha_out", "dbias_out", "workspace"}
     absent |= {"loss_out", "lse_out", "entropy_out", "dsinks_out"}
     if name == "masked_softmax_backward":  # jax.grad has the gradient of the sinks
         absent |= {"sinks", "lse", "return_dsinks"}

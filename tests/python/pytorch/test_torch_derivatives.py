@@ -115,3 +115,62 @@ def test_the_tangent_of_an_operand_that_is_broadcast_against_integers(name: str)
         floats = torch.func.jvp(lambda y: call(y, integers.float()), (y,), (torch.ones(3),))
         torch.testing.assert_close((result, tangent), floats)
         assert tangent.shape == result.shape
+
+
+def biased(x: torch.Tensor, bias: torch.Tensor, sinks: Any, row_scale: Any, softcap: float, log: bool) -> torch.Tensor:
+    """The formula of masked_softmax(causal=True, scale=0.7)."""
+    z = 0.7 * x if row_scale is None else 0.7 * row_scale[..., None] * x
+    z = softcap * torch.tanh(z / softcap) + bias if softcap else z + bias
+    z = torch.where(torch.ones(x.shape[-2:], dtype=torch.bool).tril(x.shape[-1] - x.shape[-2]), z, -torch.inf)
+    lse = torch.logsumexp(z, -1, keepdim=True)
+    lse = lse if sinks is None else torch.logaddexp(lse, sinks[..., None])
+    return z - lse if log else torch.exp(z - lse)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("terms", ["none", "sinks", "row_scale", "softcap", "all"])
+@pytest.mark.parametrize("shape", [(3, 1, 6), (6,), (1, 3, 4, 6), (2, 3, 4, 6), (3, 1, 1)])
+def test_a_bias_that_rows_share_has_the_gradients_of_the_formula(shape: tuple[int, ...], terms: str, log: bool) -> None:
+    generator = torch.Generator().manual_seed(7)
+
+    def drawn(*extents: int) -> torch.Tensor:
+        return torch.randn(extents, dtype=torch.float64, generator=generator)
+
+    x, bias, dy = drawn(2, 3, 4, 6).requires_grad_(), drawn(*shape).requires_grad_(), drawn(2, 3, 4, 6)
+    sinks = drawn(3, 1).requires_grad_() if terms in ("sinks", "all") else None
+    row_scale = (drawn(2, 1, 1).abs() + 0.5).requires_grad_() if terms in ("row_scale", "all") else None
+    softcap = 2.0 if terms in ("softcap", "all") else 0.0
+    y = pyflowk.masked_softmax(
+        x, causal=True, bias=bias, sinks=sinks, row_scale=row_scale, scale=0.7, softcap=softcap, log=log
+    )
+    given = [one for one in (x, bias, sinks, row_scale) if one is not None]
+    results = []
+    for one in (y, biased(x, bias, sinks, row_scale, softcap, log)):
+        finite = torch.where(torch.isinf(one), 0, one)
+        first = torch.autograd.grad(finite, given, dy, create_graph=True)
+        second = torch.autograd.grad(sum((each * each).sum() for each in first), given)
+        results.append((*first, *second))
+    for found, expected in zip(*results):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_gradient_of_a_shared_bias_is_summed_in_float32(dtype: torch.dtype) -> None:
+    x, dy = (torch.randn((500, 2, 33), generator=torch.Generator().manual_seed(seed)).to(dtype) for seed in (1, 2))
+    bias = torch.zeros(2, 33, dtype=dtype, requires_grad=True)
+    y = pyflowk.masked_softmax(x.requires_grad_(), bias=bias)
+    dbias = torch.autograd.grad(y, bias, dy, retain_graph=True)[0]
+    wide, of_y = y.detach().double(), dy.double()
+    expected = (wide * (of_y - (wide * of_y).sum(-1, keepdim=True))).sum(0)
+    torch.testing.assert_close(dbias.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+    assert dbias.dtype == dtype and torch.equal(torch.autograd.grad(y, bias, dy, retain_graph=True)[0], dbias)
+
+
+def test_each_call_of_a_vmap_has_its_gradient_of_a_bias() -> None:
+    x, bias = torch.randn(2, 3, 4, 6, dtype=torch.float64), torch.randn(3, 1, 6, dtype=torch.float64)
+    of_both = torch.func.grad(lambda x, bias: pyflowk.masked_softmax(x, bias=bias, causal=True).pow(2).sum(), (0, 1))
+    for found, expected in zip(torch.func.vmap(of_both, (0, None))(x, bias), zip(*(of_both(one, bias) for one in x))):
+        torch.testing.assert_close(found, torch.stack(expected))
+    rows = torch.func.vmap(of_both, (0, None))(x[:, 0, 0], bias[0, 0])
+    for found, expected in zip(rows, zip(*(of_both(one, bias[0, 0]) for one in x[:, 0, 0]))):
+        torch.testing.assert_close(found, torch.stack(expected))

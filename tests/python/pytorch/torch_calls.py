@@ -137,10 +137,13 @@ def calls(device: str = "cpu") -> list[Call]:
         y = y.log() if log else y
         add("masked_softmax_backward", n(2, 3, 5), y, scale=2.0, log=log)
         add("masked_softmax_backward", n(2, 3, 5), y, dlse=n(2, 3), log=log, batch_invariant=True)
+        add("masked_softmax_backward_dbias", n(2, 3, 5), y, n(3, 5), scale=2.0, log=log)
+        add("masked_softmax_backward_dbias", n(2, 3, 5), y, n(2, 1, 5), dlse=n(2, 3), log=log)
         add("masked_softmax_with_lse", n(2, 3, 5), mask, lengths=lengths, scale=-1.5, log=log)
         add("masked_softmax_with_lse", n(5), bias=n(5), log=log)
         terms = {"sinks": n(3), "row_scale": n(2, 1) + 2, "softcap": 2.0, "log": log}
         add("masked_softmax", n(2, 3, 5), mask, scale=-1.5, **terms)
+        add("masked_softmax", n(2, 3, 5), bias=n(2, 1, 5), **terms)
         add("masked_softmax", n(5), sinks=n()[()], log=log)
         add("masked_softmax_with_lse", n(2, 3, 5), lengths=lengths, bias=n(5), **terms)
         row_lse = n(2, 3) + 2
