@@ -19,7 +19,7 @@ FRAMEWORKS: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], list[Bound] | 
 _OPERATORS = sorted(
     name
     for name, module in _package._MODULE_OF.items()
-    if module.startswith(("_operators.", "_elementwise.functions")) and name != "prelu_backward_workspace_bytes"
+    if module.startswith(("_operators.", "_elementwise.functions")) and not name.endswith("_workspace_bytes")
 )
 
 

@@ -111,9 +111,8 @@ def test_later_training_steps_of_prelu_bind_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_the_cases_reach_every_function() -> None:
     missing = set(_OPERATORS) - {case.function.__name__ for case in CASES}
-    assert missing == {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge", "softmax_merge"}, (
-        "which have several results"
-    )
+    of_several_results = {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge", "softmax_merge"}
+    assert missing == {*of_several_results, "masked_softmax_backward_dbias"}
 
 
 @pytest.mark.parametrize("rows", [4, 50000])
@@ -144,6 +143,26 @@ def test_both_paths_give_the_same_gradients_of_prelu(rows: int, needs: tuple[boo
         if one is not None:
             assert torch.equal(outs[name], one)
     assert num_plans() == 1 + len(given)
+
+
+@pytest.mark.parametrize("rows", [4, 500])
+@pytest.mark.parametrize("need_dx", [True, False])
+def test_both_paths_give_the_same_gradients_of_a_bias(rows: int, need_dx: bool) -> None:
+    dy, y, bias = tensor(rows, 6), tensor(rows, 6), tensor(6)
+    options: dict[str, Any] = {"need_dx": need_dx, "causal": True, "scale": 0.5}
+    expected = through_python(lambda: pyflowk.masked_softmax_backward_dbias(dy, y, bias, **options))
+    for scale in (0.5, 0.5, 0.25):  # a plan serves every scale
+        found = pyflowk.masked_softmax_backward_dbias(dy, y, bias, **{**options, "scale": scale})
+        assert (found[0] is None) == (expected[0] is None) and torch.equal(found[1], expected[1])
+        if need_dx:
+            assert torch.equal(found[0], expected[0] * (scale / 0.5))
+    assert num_plans() == 1
+    outs = {"dbias_out": expected[1].clone(), **({"dx_out": expected[0].clone()} if need_dx else {})}
+    for _ in range(3):
+        found = pyflowk.masked_softmax_backward_dbias(dy, y, bias, **options, **outs)
+        assert found[1] is outs["dbias_out"] and found[0] is outs.get("dx_out")
+        assert torch.equal(found[1], expected[1])
+    assert num_plans() == 2
 
 
 @pytest.mark.parametrize("call", [lambda x: pyflowk.add(x, 1.5), lambda x: pyflowk.where(x > 2, 0.5, 0.25)])

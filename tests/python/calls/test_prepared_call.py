@@ -24,6 +24,7 @@ NUMBERS = (2.0, 0.5)
 # The arguments of a call of every function that is not on operands alone, and the names of its arrays.
 TARGETS, LSE = np.zeros(X.shape[:-1], np.int64), np.ones(X.shape[:-1], np.float32)
 OF_SEVERAL_RESULTS = {"prelu_backward", "permute_many", "cross_entropy", "cross_entropy_merge", "softmax_merge"}
+OF_SEVERAL_RESULTS |= {"masked_softmax_backward_dbias"}
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("permute", (X, (1, 0)), {}, "x out"),
     ("permute", (X, (1, 0)), {"dtype": "float16", "scale": 0.5}, "x out"),
@@ -115,6 +116,24 @@ def test_both_gradients_of_prelu_are_prepared(needs: tuple[bool, bool], rows: in
     memory = [arrays.put(np.zeros(num_bytes, np.uint8))] if num_bytes else []
     run = pyflowk.prepare("prelu_backward", dy, x, alpha, **options)
     run(*(arrays.pointer(one) for one in (dy, x, alpha, *results, *memory)), 0)
+    for result, one in zip(results, [one for one in expected if one is not None]):
+        np.testing.assert_array_equal(arrays.fetch(result), arrays.fetch(one))
+
+
+@pytest.mark.parametrize("rows", [4, 400])
+@pytest.mark.parametrize("need_dx", [True, False])
+def test_the_gradients_of_x_and_a_bias_are_prepared(need_dx: bool, rows: int, arrays: HostArrays) -> None:
+    dy, y, bias = arrays.put(np.tile(X, (rows // 4, 1))), arrays.put(np.tile(X, (rows // 4, 1))), arrays.put(ROW)
+    options: dict[str, Any] = {"need_dx": need_dx, "scale": 0.5, "causal": True}
+    expected = pyflowk.masked_softmax_backward_dbias(dy, y, bias, **options)
+    num_bytes = pyflowk.masked_softmax_backward_dbias_workspace_bytes(y, bias)
+    results = [arrays.put(np.zeros_like(arrays.fetch(one))) for one in expected if one is not None]
+    memory = [arrays.put(np.zeros(num_bytes, np.uint8))] if num_bytes else []
+    run = pyflowk.prepare("masked_softmax_backward_dbias", dy, y, bias, **options)
+    names = [name for name in inspect.signature(run).parameters if name != "stream"]
+    named = {"dy": dy, "y": y, "bias": bias, "dx_out": results[0], "dbias_out": results[-1]}
+    named |= {"workspace": memory[0]} if memory else {}
+    run(*(arrays.pointer(named[name]) for name in names), 0)
     for result, one in zip(results, [one for one in expected if one is not None]):
         np.testing.assert_array_equal(arrays.fetch(result), arrays.fetch(one))
 
