@@ -20,6 +20,19 @@ Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo
   return {};
 }
 
+Status check_at_least(const char* parameter, int64_t value, int64_t least) {
+  if (value >= least) return {};
+  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= %lld", parameter,
+                         static_cast<long long>(value), static_cast<long long>(least));
+}
+
+Status check_float_of_16_to_64_bits(const char* parameter, flowk_dtype dtype, DtypeInfo* info) {
+  FLOWK_RETURN_IF_ERROR(check_dtype(parameter, dtype, info));
+  if (dtype == FLOWK_FLOAT16 || dtype == FLOWK_BFLOAT16 || dtype == FLOWK_FLOAT32 || dtype == FLOWK_FLOAT64) return {};
+  return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %s, must be float16, bfloat16, float32 or float64",
+                         parameter, info->name);
+}
+
 Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initializer_list<size_t> released_bytes) {
   for (const size_t bytes : released_bytes)
     if (struct_bytes == bytes) return {};

@@ -12,8 +12,8 @@
 
 namespace flowk::api {
 
-// Of the rows that softmax and cross-entropy take. The scale has a bound so that scale * log2(e) is a float32 too;
-// float64 is computed in base e.
+// Bounds of softmax and cross-entropy. Within the scale's, scale * log2(e) is a finite float32. float64 is computed in
+// base e and needs no bound.
 constexpr int64_t max_row_columns = int64_t{1} << 30;
 constexpr double max_scale_of_float32 = 0x1p126;
 
@@ -28,8 +28,14 @@ struct Operand {
 
 Status check_not_null(const char* parameter, const void* pointer);
 
-// Neither NULL nor misaligned for `dtype`.
+// Fails if the pointer is NULL or misaligned for `dtype`.
 Status check_pointer(const char* parameter, const void* pointer, const DtypeInfo& dtype);
+
+// Fails with INVALID_ARGUMENT if `value` is less than `least`.
+Status check_at_least(const char* parameter, int64_t value, int64_t least);
+
+// Fails with UNSUPPORTED_DTYPE unless `dtype` is float16, bfloat16, float32 or float64. Fills `info`.
+Status check_float_of_16_to_64_bits(const char* parameter, flowk_dtype dtype, DtypeInfo* info);
 
 // Checks the rank and the extents; `is_empty` is whether an extent is 0.
 Status check_shape(int32_t min_rank, int32_t rank, const int64_t* shape, bool* is_empty);
@@ -37,7 +43,8 @@ Status check_shape(int32_t min_rank, int32_t rank, const int64_t* shape, bool* i
 // The layout of a tensor; in C order if `strides` is NULL.
 Layout layout_of(int32_t rank, const int64_t* extents, const int64_t* strides);
 
-// The input shares no byte with the output; check_same_or_apart() also takes one that is the same elements.
+// Fails with OVERLAP if the input shares a byte with the output. check_same_or_apart() also takes an input with the
+// output's pointer, strides and element size.
 Status check_apart(const Operand& input, const Layout& input_layout, const Operand& out, const Layout& out_layout);
 Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
                            const Layout& out_layout);
@@ -49,7 +56,7 @@ Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initi
 // checked before the first.
 Status check_grid(const char* parameter, const LaunchConfig& launch);
 
-// A workspace of `given_bytes` that must hold `needed_bytes`, > 0: neither NULL, too small nor misaligned.
+// Fails if the workspace, of `given_bytes`, is NULL, misaligned or smaller than `needed_bytes`, which is > 0.
 Status check_workspace_memory(const void* workspace, size_t given_bytes, int64_t needed_bytes);
 
 // What a function of the C ABI does with its plan: a launch function runs it on `stream`, an `_explain` function writes
@@ -90,6 +97,22 @@ flowk_status check_plan_run(const PlanUse& use, Check check, PlanAndUse plan_and
     Device device;
     FLOWK_RETURN_IF_ERROR(current_device(&device));
     return plan_and_use(request, device);
+  });
+}
+
+// The same for a function with one plan, by the operator's functions. `output` names the tensor in the message about a
+// grid that is too large.
+template <class Request, class Plan, class Check, class Run>
+flowk_status check_plan_run(const PlanUse& use, Check check, const char* output,
+                            void (*make_plan)(const Request&, const Device&, Plan*), Run run,
+                            void (*explain)(const Plan&, char*, size_t)) {
+  return check_plan_run<Request>(use, check, [&](const Request& request, const Device& device) -> Status {
+    Plan plan;
+    make_plan(request, device, &plan);
+    FLOWK_RETURN_IF_ERROR(check_grid(output, plan.launch));
+    if (!use.explains) return run(plan, use.stream);
+    explain(plan, use.text, use.text_bytes);
+    return {};
   });
 }
 

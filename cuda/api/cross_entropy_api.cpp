@@ -15,21 +15,11 @@ namespace flowk::api {
 using namespace cross_entropy;
 namespace {
 
-constexpr int64_t max_vocab = int64_t{1} << 62;
 constexpr double min_softcap_per_scale = 0x1p-100;
 
 // As mask_bytes_of_0_1 of softmax_api.cpp.
 constexpr size_t options_bytes_of_0_1 = 64;
 static_assert(sizeof(flowk_cross_entropy_options) == options_bytes_of_0_1);
-
-Status check_float(const char* parameter, flowk_dtype dtype) {
-  DtypeInfo info;
-  FLOWK_RETURN_IF_ERROR(check_dtype(parameter, dtype, &info));
-  if (dtype != FLOWK_FLOAT16 && dtype != FLOWK_BFLOAT16 && dtype != FLOWK_FLOAT32 && dtype != FLOWK_FLOAT64)
-    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "%s = %s, must be float16, bfloat16, float32 or float64",
-                           parameter, info.name);
-  return {};
-}
 
 Status check_targets_dtype(flowk_dtype dtype) {
   DtypeInfo info;
@@ -46,7 +36,14 @@ Status check_number(const char* parameter, double value, bool is_right, const ch
   return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %g, must be %s", parameter, value, bound);
 }
 
-// The members that do not depend on the logits' columns.
+Status check_vocab(const char* parameter, int64_t value) {
+  constexpr int64_t max_vocab = int64_t{1} << 62;
+  if (value >= 0 && value <= max_vocab) return {};
+  return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be in 0 ... 2^62", parameter,
+                         static_cast<long long>(value));
+}
+
+// Checks the members that do not depend on the logits' columns.
 Status check_options(const flowk_cross_entropy_options* given, flowk_dtype dtype,
                      flowk_cross_entropy_options* options) {
   if (given != nullptr) {
@@ -67,13 +64,8 @@ Status check_options(const flowk_cross_entropy_options* given, flowk_dtype dtype
                                      label_smoothing >= 0 && label_smoothing <= 1, "in 0 ... 1"));
   FLOWK_RETURN_IF_ERROR(
       check_number("options->z_loss", z_loss, std::isfinite(z_loss) && z_loss >= 0, "finite and >= 0"));
-  if (vocab_start < 0 || vocab_start > max_vocab)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "options->vocab_start = %lld, must be in 0 ... 2^62",
-                           static_cast<long long>(vocab_start));
-  if (vocab_size < 0 || vocab_size > max_vocab)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "options->vocab_size = %lld, must be in 0 ... 2^62",
-                           static_cast<long long>(vocab_size));
-  return {};
+  FLOWK_RETURN_IF_ERROR(check_vocab("options->vocab_start", vocab_start));
+  return check_vocab("options->vocab_size", vocab_size);
 }
 
 // `options` are complete afterwards. `is_whole`: the logits must be the whole vocabulary.
@@ -94,7 +86,7 @@ Status check_vocabulary(int64_t columns, bool is_whole, flowk_cross_entropy_opti
 // The tensors of a call, inputs first: no output may overlap another one.
 class Tensors {
  public:
-  // `in_place`: an output may be the first tensor.
+  // `in_place`: the output may be the first tensor itself.
   Status add(const Operand& operand, const Layout& layout, bool is_output, bool in_place = false) {
     const DtypeInfo dtype = dtype_info(operand.dtype);
     FLOWK_RETURN_IF_ERROR(check_size(operand.name, layout, dtype.element_bytes));
@@ -128,11 +120,13 @@ Status check_row_layout(const char* parameter, int32_t rank, const int64_t* shap
                          parameter, rank - 1, static_cast<long long>(layout->strides[rank - 1]));
 }
 
-// `request` with what all functions on logits have in common; `per_row` is the layout of targets and results.
+// Checks what all functions on logits have in common, and fills `request` with it. `per_row` receives the layout of
+// targets and results.
 Status check_logits(const int64_t* logits_strides, int32_t rank, const int64_t* shape,
                     const flowk_cross_entropy_options* options, bool is_whole, CrossEntropyRequest* request,
                     bool* is_empty, Tensors* tensors, Layout* per_row) {
-  FLOWK_RETURN_IF_ERROR(check_float("dtype", request->dtype));
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_float_of_16_to_64_bits("dtype", request->dtype, &info));
   FLOWK_RETURN_IF_ERROR(check_targets_dtype(request->targets_dtype));
   FLOWK_RETURN_IF_ERROR(check_shape(1, rank, shape, is_empty));
   const int64_t columns = shape[rank - 1];
@@ -222,23 +216,16 @@ flowk_status forward(const ForwardArguments& arguments, void* workspace, size_t 
     simplify(&request->rows);
     return {};
   };
-  return check_plan_run<CrossEntropyRequest>(use, check,
-                                             [&](const CrossEntropyRequest& request, const Device& device) -> Status {
-                                               CrossEntropyPlan plan;
-                                               plan_cross_entropy(request, device, &plan);
-                                               FLOWK_RETURN_IF_ERROR(check_grid("logits", plan.launch));
-                                               if (!use.explains) return run_cross_entropy(plan, use.stream);
-                                               explain_cross_entropy(plan, use.text, use.text_bytes);
-                                               return {};
-                                             });
+  return check_plan_run(use, check, "logits", plan_cross_entropy, run_cross_entropy, explain_cross_entropy);
 }
 
 Status workspace_bytes_of(int32_t rank, const int64_t* shape, flowk_dtype dtype, size_t* workspace_bytes) {
-  FLOWK_RETURN_IF_ERROR(check_float("dtype", dtype));
+  DtypeInfo info;
+  FLOWK_RETURN_IF_ERROR(check_float_of_16_to_64_bits("dtype", dtype, &info));
   bool is_empty = false;
   FLOWK_RETURN_IF_ERROR(check_shape(1, rank, shape, &is_empty));
   FLOWK_RETURN_IF_ERROR(check_not_null("workspace_bytes", workspace_bytes));
-  FLOWK_RETURN_IF_ERROR(check_size("logits", layout_of(rank, shape, nullptr), dtype_info(dtype).element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_size("logits", layout_of(rank, shape, nullptr), info.element_bytes));
   int64_t num_rows = 1;
   for (int d = 0; d + 1 < rank; ++d) num_rows *= is_empty ? 0 : shape[d];
   *workspace_bytes = static_cast<size_t>(cross_entropy_workspace_bytes(num_rows, shape[rank - 1], dtype));
@@ -255,14 +242,9 @@ flowk_status merge(const CrossEntropyMergeRequest& arguments, const flowk_cross_
       return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = %s, must be float32 or float64", info.name);
     FLOWK_RETURN_IF_ERROR(check_targets_dtype(request->targets_dtype));
     FLOWK_RETURN_IF_ERROR(check_options(options, request->dtype, &request->options));
-    if (request->options.vocab_size < 1)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "options->vocab_size = 0, must be >= 1");
-    if (request->num_shards < 1)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "num_shards = %lld, must be >= 1",
-                             static_cast<long long>(request->num_shards));
-    if (request->num_rows < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rows = %lld, must be >= 0",
-                             static_cast<long long>(request->num_rows));
+    FLOWK_RETURN_IF_ERROR(check_at_least("options->vocab_size", request->options.vocab_size, 1));
+    FLOWK_RETURN_IF_ERROR(check_at_least("num_shards", request->num_shards, 1));
+    FLOWK_RETURN_IF_ERROR(check_at_least("rows", request->num_rows, 0));
     *is_empty = request->num_rows == 0;
     if (*is_empty) return {};
     const int64_t shape[] = {request->num_shards, request->num_rows, partial_values};
@@ -273,15 +255,10 @@ flowk_status merge(const CrossEntropyMergeRequest& arguments, const flowk_cross_
     FLOWK_RETURN_IF_ERROR(tensors.add({"targets", request->targets, nullptr, request->targets_dtype}, per_row, false));
     return add_results(request->results, request->dtype, per_row, &tensors);
   };
-  return check_plan_run<CrossEntropyMergeRequest>(
-      use, check, [&](const CrossEntropyMergeRequest& request, const Device& device) -> Status {
-        MergePartialsPlan plan;
-        plan_cross_entropy_merge(request, device, &plan);
-        FLOWK_RETURN_IF_ERROR(check_grid("loss", plan.launch));
-        if (!use.explains) return run_cross_entropy_merge(plan, request.dtype, use.stream);
-        explain_cross_entropy_merge(plan, use.text, use.text_bytes);
-        return {};
-      });
+  const auto run = [&](const MergePartialsPlan& plan, flowk_stream stream) {
+    return run_cross_entropy_merge(plan, arguments.dtype, stream);
+  };
+  return check_plan_run(use, check, "loss", plan_cross_entropy_merge, run, explain_cross_entropy_merge);
 }
 
 flowk_status backward(const CrossEntropyRequest& arguments, const int64_t* logits_strides,
@@ -312,15 +289,8 @@ flowk_status backward(const CrossEntropyRequest& arguments, const int64_t* logit
     simplify(&request->rows);
     return {};
   };
-  return check_plan_run<CrossEntropyRequest>(use, check,
-                                             [&](const CrossEntropyRequest& request, const Device& device) -> Status {
-                                               CrossEntropyBackwardPlan plan;
-                                               plan_cross_entropy_backward(request, device, &plan);
-                                               FLOWK_RETURN_IF_ERROR(check_grid("dlogits", plan.launch));
-                                               if (!use.explains) return run_cross_entropy_backward(plan, use.stream);
-                                               explain_cross_entropy_backward(plan, use.text, use.text_bytes);
-                                               return {};
-                                             });
+  return check_plan_run(use, check, "dlogits", plan_cross_entropy_backward, run_cross_entropy_backward,
+                        explain_cross_entropy_backward);
 }
 
 CrossEntropyRequest backward_request(const void* logits, flowk_dtype dtype, const void* targets,

@@ -71,29 +71,6 @@ Status check_types(const Arguments& arguments) {
   return {};
 }
 
-int32_t num_ops_of(ElementwiseArity arity) {
-  switch (arity) {
-    case ElementwiseArity::unary: return FLOWK_NUM_UNARY_OPS;
-    case ElementwiseArity::binary: return FLOWK_NUM_BINARY_OPS;
-    case ElementwiseArity::ternary: return FLOWK_NUM_TERNARY_OPS;
-    case ElementwiseArity::functor: break;
-  }
-  return 0;
-}
-
-// Fills in `request`, or sets `is_empty` if there is nothing to do.
-Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
-  if (arguments.info.name == nullptr)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be in 1 ... %d (flowk/elementwise_ops.h)",
-                           arguments.op, num_ops_of(arguments.arity));
-  FLOWK_RETURN_IF_ERROR(check_types(arguments));
-  request->arity = arguments.arity;
-  request->op = arguments.op;
-  request->a = arguments.a;
-  request->b = arguments.b;
-  return check_operands(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty);
-}
-
 // A selection between elements of one type moves them as integers.
 void select_bits(const Arguments& arguments, ElementwiseRequest* request) {
   const bool selects = arguments.arity == ElementwiseArity::ternary && arguments.op == FLOWK_TERNARY_WHERE;
@@ -130,10 +107,18 @@ bool make_permute(const ElementwiseRequest& request, PermuteRequest* permute) {
   return permute->src != permute->dst;
 }
 
-// Checks a call and makes the request.
-Status prepare(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
-  FLOWK_RETURN_IF_ERROR(check(arguments, request, is_empty));
+// Checks a call and fills in `request`, or sets `is_empty` if there is nothing to do.
+Status check(const Arguments& arguments, ElementwiseRequest* request, bool* is_empty) {
+  constexpr int num_ops[] = {0, FLOWK_NUM_UNARY_OPS, FLOWK_NUM_BINARY_OPS, FLOWK_NUM_TERNARY_OPS};  // by arity
+  if (arguments.info.name == nullptr)
+    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "op = %d, must be in 1 ... %d (flowk/elementwise_ops.h)",
+                           arguments.op, num_ops[static_cast<int>(arguments.arity)]);
+  FLOWK_RETURN_IF_ERROR(check_types(arguments));
+  FLOWK_RETURN_IF_ERROR(
+      check_operands(arguments.operands, arguments.num_operands, arguments.rank, arguments.shape, request, is_empty));
   if (*is_empty) return {};
+  request->arity = arguments.arity;
+  request->op = arguments.op;
   select_bits(arguments, request);
   request->a = parameter_of(arguments.operands[1].dtype, arguments.a);
   request->b = parameter_of(arguments.operands[1].dtype, arguments.b);
@@ -171,7 +156,7 @@ Status plan_and_use_copy(const ElementwiseRequest& request, const Device& device
 
 flowk_status call(const Arguments& arguments, const PlanUse& use) {
   return check_plan_run<ElementwiseRequest>(
-      use, [&](ElementwiseRequest* request, bool* is_empty) { return prepare(arguments, request, is_empty); },
+      use, [&](ElementwiseRequest* request, bool* is_empty) { return check(arguments, request, is_empty); },
       [&](const ElementwiseRequest& request, const Device& device) {
         return (is_same_type_copy(request) ? plan_and_use_copy : plan_and_use_elementwise)(request, device, use);
       });

@@ -9,7 +9,7 @@ using namespace elementwise;
 
 namespace {
 
-// Enters an input that is a number.
+// Fills in input k of `request`, which is a number in host memory.
 Status take_number(const Operand& operand, int k, ElementwiseRequest* request) {
   FLOWK_RETURN_IF_ERROR(check_not_null(operand.name, operand.pointer));
   const int32_t element_bytes = dtype_info(operand.dtype).element_bytes;

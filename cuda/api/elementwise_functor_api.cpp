@@ -20,7 +20,7 @@ static_assert(sizeof(StridedElementwiseParams<max_operands>) <= FLOWK_FUNCTOR_PA
 constexpr size_t launch_bytes_of_0_1 = 2096;
 static_assert(sizeof(flowk_functor_launch) == launch_bytes_of_0_1);
 
-// The layout of version 4. If a line fails, raise the version and write the new layout here.
+// The layout of version 4. If one of these assertions fails, raise the version and write the new layout here.
 static_assert(FLOWK_FUNCTOR_PARAMS_VERSION == elementwise_params_version && elementwise_params_version == 4);
 template <int kOperands, size_t contiguous_bytes, size_t broadcast_bytes, size_t strided_bytes>
 constexpr bool has_layout = sizeof(ContiguousElementwiseParams<kOperands>) == contiguous_bytes &&

@@ -114,10 +114,7 @@ flowk_status batch_transpose(const void* src, void* dst, const int64_t (&shape)[
                              const PlanUse& use) {
   constexpr const char* names[3] = {"batch", "rows", "cols"};
   for (int d = 0; d < 3; ++d)
-    if (shape[d] < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", names[d],
-                             static_cast<long long>(shape[d]))
-          .code();
+    if (const Status status = check_at_least(names[d], shape[d], 0); !status.ok()) return status.code();
   return call_permute({src, nullptr, dst, nullptr, 3, shape, batch_transpose_axes}, one_type(dtype), use);
 }
 

@@ -105,7 +105,7 @@ Status check_pairs_apart(const ManyArguments& many, const PermuteTypes& types) {
   return check(first_overlap / max_tensors, first_overlap % max_tensors);
 }
 
-// Fills the request. Its pointers are of one of the pairs: a launch sets its own.
+// Fills the request, with the pointers of the last pair. Each launch sets its own.
 Status check_many(const ManyArguments& many, const PermuteTypes& types, PermuteRequest* request, bool* is_empty) {
   FLOWK_RETURN_IF_ERROR(check_permute_types(types, request));
   if (many.count < 0 || many.count > FLOWK_MAX_PAIRS)
@@ -146,8 +146,8 @@ uintptr_t alignment_of(const void* src, int64_t src_begin) {
   return bits & -bits;
 }
 
-// Takes pairs that are not `taken` yet. A plan suits every dst at the same offset in a line, and every src that is
-// aligned as well as the one that it was made for.
+// Takes pairs that are not `taken` yet. A plan suits every dst with the same offset in a line, and every src with at
+// least the alignment of the planned one.
 LaunchPairs take_pairs(const ManyArguments& many, int64_t src_begin, bool* taken) {
   LaunchPairs pairs;
   for (int i = 0; i < many.count && pairs.count < max_launch_pairs; ++i) {
@@ -161,8 +161,8 @@ LaunchPairs take_pairs(const ManyArguments& many, int64_t src_begin, bool* taken
   return pairs;
 }
 
-// Plans one launch, and runs or explains it, or only checks it if `use` is null; one launch per pair if the plan does
-// not take them all.
+// Plans one launch, and runs or explains it; if `use` is null, only checks it. If the plan does not take all pairs,
+// each has a launch of its own.
 Status use_pairs(const ManyArguments& many, PermuteRequest request, const LaunchPairs& pairs, const Device& device,
                  PlanUse* use) {
   request.src = many.srcs[pairs.planned];
@@ -195,12 +195,6 @@ Status use_pairs(const ManyArguments& many, PermuteRequest request, const Launch
   return {};
 }
 
-int64_t num_elements_of(const IterationSpace& shape) {
-  int64_t num_elements = 1;
-  for (int d = 0; d < shape.rank; ++d) num_elements *= shape.extents[d];
-  return num_elements;
-}
-
 flowk_status permute_many(const ManyArguments& many, const PermuteTypes& types, const PlanUse& use) {
   return check_plan_run<PermuteRequest>(
       use, [&](PermuteRequest* request, bool* is_empty) { return check_many(many, types, request, is_empty); },
@@ -215,9 +209,11 @@ flowk_status permute_many(const ManyArguments& many, const PermuteTypes& types, 
           }
           return {};
         };
-        // A later launch may need more blocks than the first: all are checked before the first runs. A block moves an
-        // element or more.
-        if (num_elements_of(request.shape) > max_grid_blocks) FLOWK_RETURN_IF_ERROR(use_all(nullptr));
+        // A later launch may need more blocks than the first, so all are checked before the first runs. Every block
+        // moves an element, so a grid has at most as many blocks as there are elements.
+        int64_t num_elements = 1;
+        for (int d = 0; d < request.shape.rank; ++d) num_elements *= request.shape.extents[d];
+        if (num_elements > max_grid_blocks) FLOWK_RETURN_IF_ERROR(use_all(nullptr));
         PlanUse rest = use;
         return use_all(&rest);
       });

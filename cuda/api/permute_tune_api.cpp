@@ -15,8 +15,9 @@ namespace flowk::api {
 using namespace permute;
 namespace {
 
-// A trial is `rounds` times the mean of some calls, which take round_us together; its time is the median. Another tile
-// is taken only if it is faster by more than min_gain. None of the three is measured.
+// Each plan has `rounds` rounds of calls that take about round_us together. A round's time is the mean of its calls,
+// and the plan's time is the median of its rounds. A tile replaces the model's plan only if it is faster by more than
+// min_gain. These numbers are not measured.
 constexpr int rounds = 5;
 constexpr double round_us = 200;
 constexpr int max_calls_per_round = 20;
@@ -30,7 +31,7 @@ struct Trial {
   double median_us = 0;  // in whole nanoseconds, as the file of plans has it
 };
 
-// The model's plan, and the tiles of least predicted time with other plans.
+// The model's plan first, then the tiles of least predicted time that have other plans.
 std::vector<Trial> find_trials(const PermuteProblem& problem, const Device& device, int32_t max_trials) {
   std::vector<Trial> trials(1);
   plan_problem(problem, device, &trials[0].plan);

@@ -12,12 +12,9 @@ using namespace prelu;
 namespace {
 
 Status check_types(flowk_dtype dtype, flowk_dtype alpha_dtype, DtypeInfo* info, DtypeInfo* alpha_info) {
-  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, info));
+  FLOWK_RETURN_IF_ERROR(check_float_of_16_to_64_bits("dtype", dtype, info));
   FLOWK_RETURN_IF_ERROR(check_dtype("alpha_dtype", alpha_dtype, alpha_info));
-  const bool is_16_bit = dtype == FLOWK_FLOAT16 || dtype == FLOWK_BFLOAT16;
-  if (!is_16_bit && dtype != FLOWK_FLOAT32 && dtype != FLOWK_FLOAT64)
-    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = %s, must be float16, bfloat16, float32 or float64",
-                           info->name);
+  const bool is_16_bit = info->element_bytes == 2;
   if (alpha_dtype != dtype && !(is_16_bit && alpha_dtype == FLOWK_FLOAT32))
     return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "alpha_dtype = %s, must be %s%s with dtype = %s",
                            alpha_info->name, info->name, is_16_bit ? " or float32" : "", info->name);
@@ -26,14 +23,9 @@ Status check_types(flowk_dtype dtype, flowk_dtype alpha_dtype, DtypeInfo* info, 
 
 // `num_elements` is outer * channels * inner.
 Status check_sizes(int64_t outer, int64_t channels, int64_t inner, const DtypeInfo& dtype, int64_t* num_elements) {
-  const struct {
-    const char* name;
-    int64_t extent;
-  } extents[] = {{"outer", outer}, {"channels", channels}, {"inner", inner}};
-  for (const auto& [name, extent] : extents)
-    if (extent < 0)
-      return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "%s = %lld, must be >= 0", name,
-                             static_cast<long long>(extent));
+  FLOWK_RETURN_IF_ERROR(check_at_least("outer", outer, 0));
+  FLOWK_RETURN_IF_ERROR(check_at_least("channels", channels, 0));
+  FLOWK_RETURN_IF_ERROR(check_at_least("inner", inner, 0));
   *num_elements = 0;
   if (outer == 0 || channels == 0 || inner == 0) return {};
   int64_t num_bytes = 0;
@@ -48,7 +40,7 @@ Status check_sizes(int64_t outer, int64_t channels, int64_t inner, const DtypeIn
   return {};
 }
 
-// The alphas of a call without elements, which check_sizes() does not bound.
+// Bounds the number of alphas, which check_sizes() does not if there are no elements.
 Status check_num_alphas(int64_t channels, const DtypeInfo& alpha_dtype) {
   int64_t num_bytes = 0;
   if (!__builtin_mul_overflow(channels, int64_t{alpha_dtype.element_bytes} * 2, &num_bytes)) return {};
@@ -108,23 +100,11 @@ Status check_prelu(const PreluRequest& request, bool* is_empty) {
 }
 
 flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
-  return check_plan_run<PreluRequest>(
-      use,
-      [&](PreluRequest* request, bool* is_empty) {
-        *request = arguments;
-        return check_prelu(arguments, is_empty);
-      },
-      [&](const PreluRequest& request, const Device& device) -> Status {
-        PreluPlan plan;
-        plan_prelu(request, device, &plan);
-        FLOWK_RETURN_IF_ERROR(check_grid("y", plan.launch));
-        if (!use.explains) return run_prelu(plan, use.stream);
-        explain_prelu(plan, use.text, use.text_bytes);
-        return {};
-      });
+  const auto check = [&](PreluRequest* request, bool* is_empty) { return check_prelu(*request = arguments, is_empty); };
+  return check_plan_run(use, check, "y", plan_prelu, run_prelu, explain_prelu);
 }
 
-// The workspace is checked where the device is known.
+// The workspace is checked later, when the device is known.
 Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
@@ -149,8 +129,8 @@ Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty)
   return {};
 }
 
-// What flowk_prelu_backward_workspace_bytes() says: a plan for each alignment is made for it, so the last answers of
-// every thread are kept.
+// The result of flowk_prelu_backward_workspace_bytes(). It takes a plan for each alignment, so each thread keeps its
+// last answers.
 int64_t needed_workspace_bytes(const PreluBackwardRequest& request, const Device& device) {
   struct Query {
     int64_t outer = 0, channels = 0, inner = 0;  // 0: no query
@@ -186,13 +166,11 @@ Status check_workspace(const PreluBackwardRequest& request, const Device& device
 }
 
 flowk_status prelu_backward(const PreluBackwardRequest& arguments, size_t workspace_bytes, const PlanUse& use) {
+  const auto check = [&](PreluBackwardRequest* request, bool* is_empty) {
+    return check_prelu_backward(*request = arguments, is_empty);
+  };
   return check_plan_run<PreluBackwardRequest>(
-      use,
-      [&](PreluBackwardRequest* request, bool* is_empty) {
-        *request = arguments;
-        return check_prelu_backward(arguments, is_empty);
-      },
-      [&](const PreluBackwardRequest& request, const Device& device) -> Status {
+      use, check, [&](const PreluBackwardRequest& request, const Device& device) -> Status {
         if (!use.explains) FLOWK_RETURN_IF_ERROR(check_workspace(request, device, workspace_bytes));
         PreluBackwardPlan plan;
         plan_prelu_backward(request, device, {}, &plan);

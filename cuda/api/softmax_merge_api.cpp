@@ -22,15 +22,9 @@ struct MergeArguments {
 Status check_merge(const MergeArguments& arguments, MergeRowsRequest* request, bool* is_empty) {
   const auto& [y1, lse1, y2, lse2, y, lse, rows, columns, dtype] = arguments;
   DtypeInfo info;
-  FLOWK_RETURN_IF_ERROR(check_dtype("dtype", dtype, &info));
-  if (dtype != FLOWK_FLOAT16 && dtype != FLOWK_BFLOAT16 && dtype != FLOWK_FLOAT32 && dtype != FLOWK_FLOAT64)
-    return Status::failure(FLOWK_STATUS_UNSUPPORTED_DTYPE, "dtype = %s, must be float16, bfloat16, float32 or float64",
-                           info.name);
-  if (rows < 0)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "rows = %lld, must be >= 0", static_cast<long long>(rows));
-  if (columns < 1)
-    return Status::failure(FLOWK_STATUS_INVALID_ARGUMENT, "columns = %lld, must be >= 1",
-                           static_cast<long long>(columns));
+  FLOWK_RETURN_IF_ERROR(check_float_of_16_to_64_bits("dtype", dtype, &info));
+  FLOWK_RETURN_IF_ERROR(check_at_least("rows", rows, 0));
+  FLOWK_RETURN_IF_ERROR(check_at_least("columns", columns, 1));
   *is_empty = rows == 0;
   if (*is_empty) return {};
   const flowk_dtype wide = dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
@@ -69,16 +63,10 @@ Status check_merge(const MergeArguments& arguments, MergeRowsRequest* request, b
 }
 
 flowk_status merge(const MergeArguments& arguments, const PlanUse& use) {
-  return check_plan_run<MergeRowsRequest>(
-      use, [&](MergeRowsRequest* request, bool* is_empty) { return check_merge(arguments, request, is_empty); },
-      [&](const MergeRowsRequest& request, const Device& device) -> Status {
-        MergeRowsPlan plan;
-        plan_softmax_merge(request, device, &plan);
-        FLOWK_RETURN_IF_ERROR(check_grid("y", plan.launch));
-        if (!use.explains) return run_softmax_merge(plan, use.stream);
-        explain_softmax_merge(plan, use.text, use.text_bytes);
-        return {};
-      });
+  const auto check = [&](MergeRowsRequest* request, bool* is_empty) {
+    return check_merge(arguments, request, is_empty);
+  };
+  return check_plan_run(use, check, "y", plan_softmax_merge, run_softmax_merge, explain_softmax_merge);
 }
 
 }  // namespace
