@@ -147,8 +147,10 @@ Status cached_plan(const PermuteRequest& request, const Device& device, const Pe
 // request. False, with the plan unchanged, if it has too many dimensions or blocks.
 bool set_pairs(int num_pairs, const int64_t* src_offsets, const int64_t* dst_offsets, PermutePlan* plan);
 
-// Enqueues the plan.
+// Enqueues the plan. The second is the part of the first that converts, in a file of its own so that the two compile at
+// once.
 Status run_permute(const PermutePlan& plan, flowk_stream stream);
+Status run_permute_convert(const PermutePlan& plan, flowk_stream stream);
 
 // Writes the plan in words; as flowk_permute_explain() and flowk_permute_convert_explain().
 void explain_permute(const PermutePlan& plan, const PermuteRequest& request, char* text, size_t text_bytes);

@@ -11,7 +11,7 @@
 #include "permute/kernels/copy_rows.cuh"
 #include "permute/kernels/general_tile.cuh"
 #include "permute/kernels/strided_tile.cuh"
-#include "permute/permute_convert_run.h"
+#include "permute/permute.h"
 
 namespace flowk::permute {
 namespace {

@@ -8,7 +8,6 @@
 #include "permute/kernels/general_tile.cuh"
 #include "permute/kernels/strided_tile.cuh"
 #include "permute/permute.h"
-#include "permute/permute_convert_run.h"
 
 namespace flowk::permute {
 namespace {
