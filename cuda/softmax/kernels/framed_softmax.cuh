@@ -25,7 +25,7 @@ struct FramedThreads {
     if (lanes <= 32) return sum_over_lanes(value, lanes);
     return sum_row(exchange_buffer<T>(), warps(), sum_over_lanes(value, 32));
   }
-  // Has a buffer of its own.
+  // The largest value of the row's threads, exchanged through a buffer of its own.
   template <class T>
   __device__ __forceinline__ ComputeType<T> max(ComputeType<T> value) const {
     if (lanes <= 32) return max_over_lanes(value, lanes);

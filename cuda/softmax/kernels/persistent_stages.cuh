@@ -63,7 +63,7 @@ struct PersistentRow {
   }
 };
 
-// Waits for all asynchronous copies except those of the latest `pending` groups.
+// Waits for all asynchronous copies except the copies of the latest `pending` groups.
 __device__ __forceinline__ void wait_for_groups(int pending) {
   if (pending >= 3)
     async_copy_wait_groups<3>();
@@ -151,7 +151,7 @@ struct RingPosition {
 #pragma unroll
       for (int k = 0; k < kInputs; ++k) vectors[i][k] = *vector(k, i);
   }
-  // Starts to load the vectors of a batch that have a bit.
+  // Starts to load the vectors of a batch that have a bit in `vectors`.
   __device__ __forceinline__ void load(const unsigned char* x, const unsigned char* second, unsigned vectors) const {
     load(x, second, vectors, std::make_integer_sequence<int, kBatch>());
   }

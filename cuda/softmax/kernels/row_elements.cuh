@@ -6,7 +6,7 @@
 
 namespace flowk::softmax {
 
-// As row_vectors(), with a last vector that is not whole.
+// As row_vectors(), but the row's last vector may reach past its last column.
 template <class T>
 __device__ __forceinline__ RowVectors padded_row_vectors(const SoftmaxParams& params, SoftmaxRow row) {
   row.columns = (row.columns + vector_width<T> - 1) / vector_width<T> * vector_width<T>;
@@ -57,7 +57,7 @@ struct RowElements {
     if (negates) negate_vector<T>(&vector.whole);
     return vector.whole;
   }
-  // The columns of vector i that are stored, of another tensor.
+  // Loads from another tensor the columns of vector i that are stored.
   __device__ __forceinline__ uint4 load(const unsigned char* source, int i) const {
     Vector<sizeof(T)> vector = {{0, 0, 0, 0}};
 #pragma unroll

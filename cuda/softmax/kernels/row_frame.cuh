@@ -127,9 +127,9 @@ struct RowFrame {
   }
 };
 
-// Stores the results of a row in whole vectors. A vector that two rows of a warp share is stored by the first one,
-// which gets the other's results by shuffles; what two warps share is stored by parts of it. Called by all threads of a
-// warp.
+// Stores the results of a row in whole vectors. If two rows of a warp share a vector, the first row stores it and gets
+// the other row's results by shuffles; if rows of two warps share a vector, each stores its part. Called by all threads
+// of a warp.
 template <class T, int kMax, int kMin>
 struct FrameStores {
   const RowFrame<T, kMax, kMin>& frame;

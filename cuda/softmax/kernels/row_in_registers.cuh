@@ -7,14 +7,14 @@
 namespace flowk::softmax {
 
 // 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers, so
-// more loads are in flight, which is worth more than the instructions. Not for short rows with a dense mask that
-// is expensive itself. Scores with a bias are float32.
+// more loads are in flight, which is worth more than the instructions. Short rows with a dense mask have enough
+// instructions for the mask, and scores with a bias are float32: they keep their exponentials.
 template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
 constexpr bool recomputes_exponentials =
     is_float16<T> &&
     (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
 
-// Keeps the compiler from holding values computed from a vector until they are computed again.
+// Makes the compiler compute values from a vector again, instead of holding them since they were first computed.
 __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 #ifndef FLOWK_SIMT
   asm volatile("" : "+r"(vector->x), "+r"(vector->y), "+r"(vector->z), "+r"(vector->w));
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
       }
     }
-    // Loaded with the row: at the end the thread would wait for them.
+    // Loaded now, with the row: at the end the thread would wait for it.
     constexpr bool keeps_probability =
         softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks && kVectors <= 4 && !kConverts;
     [[maybe_unused]] A probability = 0;
@@ -245,13 +245,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   } else {
     using E = RowValue<T>;
     constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
-    // Is i past the vectors of all threads of the block? Asked of the upper half only: kVectors is the least that holds
-    // a row.
+    // Is i past the vectors of all threads of the block? The lower half is not tested: kVectors is mostly the least
+    // that holds a row, and vectors that do not exist add nothing.
     const auto is_past = [&](int i) {
       return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= mechanism.block_vectors;
     };
 
-    // Masks, and the largest score. Other scores than scaled ones are x; the scale is applied in the exponent.
+    // Masks, and the largest score. Scores that are not held are x; the scale is applied in the exponent.
     A scores[holds_scores ? kVectors * width : 1];
     VectorMax<T> largest_x;
     A largest = outer[0];
@@ -275,22 +275,19 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
           }
         }
-        const auto load_bias = [&](int at) {
-          return params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, at))
-                                        : load_element<T>(row.bias_or_y, at);
-        };
         if constexpr (has_bias && by_elements) {
 #pragma unroll
           for (int j = 0; j < width; ++j) {
             const int at = elements.column(i, j);
-            bias[j] = params.bias_or_y != nullptr && elements.is_unmasked(row, at) ? load_bias(at) : A{0};
+            bias[j] =
+                params.bias_or_y != nullptr && elements.is_unmasked(row, at) ? load_bias<T>(params, row, at) : A{0};
           }
         } else if constexpr (has_bias) {
           if (bias_by_vectors) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
-            for (int j = 0; j < width; ++j) bias[j] = load_bias(column + j);
+            for (int j = 0; j < width; ++j) bias[j] = load_bias<T>(params, row, column + j);
           }
         }
 #pragma unroll
@@ -383,7 +380,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     };
     if constexpr (has_x_scores) {
       if (kForm != SoftmaxForm::whole && score.has_softcap() && score.slope == A{0}) {
-        // The product of 0 and -infinity is NaN.
+        // Vectors that are not read are -infinity: times a slope of 0 that would be NaN.
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (!is_read(i)) raw[i][0] = {0, 0, 0, 0};
@@ -420,7 +417,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
     RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
     if constexpr (has_x_scores)
-      total = with_read_sink<T>(params, numbers.sink, A{1}, total);
+      total = with_sink(params, numbers.sink, A{1}, total);
     else if (row.columns > 0)
       total = Terms::with_sinks(params, linear, total);
     [[maybe_unused]] const auto leave_scores = [&] {

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   using T = typename Terms::T;
   using A = ComputeType<T>;
   constexpr int width = vector_width<T>, kHeld = softmax_kernels[kRow].max_vectors, num_inputs = Terms::num_inputs;
-  constexpr int num_stages = 3;  // vectors in registers, and two halves of those in shared memory
+  constexpr int num_stages = 3;  // the vectors in registers, then two halves of the vectors in shared memory
   constexpr bool has_dense = Terms::mask == SoftmaxMask::dense;
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();

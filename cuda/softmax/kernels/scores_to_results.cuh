@@ -2,7 +2,7 @@
 // Softmax of scores that the threads of a row hold in registers, for short rows.
 #pragma once
 
-#include "softmax/kernels/softmax_terms.cuh"
+#include "softmax/kernels/softmax_results.cuh"
 
 namespace flowk::softmax {
 
@@ -99,7 +99,7 @@ __device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& pa
     sum = raise(scale, exponential_of, std::true_type{});
     natural = static_cast<float>(natural_per_base<Base>);
     result = {true, sum, natural};
-    // One column with a score above -infinity: its result is exactly 0.
+    // If only one column has a score above -infinity, its result is exactly 0.
     if (sum < 1.125f && sum == exponential_of(largest_exponent)) result.term = -largest_exponent * result.factor;
   } else {
     sum = raise(
@@ -111,8 +111,8 @@ __device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& pa
             return power_of_2_of(z);
         },
         std::false_type{});
-    // One column with an exponential p > 0: its result is exactly 1, because p is in 1 ... 1.125, and p times the
-    // float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
+    // If only one column has an exponential p > 0, its result is exactly 1, because p is in 1 ... 1.125, and p times
+    // the float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
     natural = static_cast<float>(natural_per_base<Float16>);
     result = {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
   }
@@ -123,40 +123,5 @@ __device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& pa
   }
   return {sum, largest_exponent * natural};
 }
-
-// What the threads of a short row read and write once per row. Its numbers are read before its columns. Scores are x,
-// negated if their factor is negative, or with a softcap z.
-template <class T>
-struct ShortRowValues {
-  const SoftmaxParams& params;
-  uint32_t linear;  // in the grid's order
-  RowNumbers<float> numbers;
-  RowScore<T> score;
-  bool negates_x;
-  float scale;  // z = score * scale
-
-  __device__ __forceinline__ ShortRowValues(const SoftmaxParams& of, uint32_t row)
-      : params(of), linear(row), numbers(of, row, true), score(of, numbers.scale) {
-    negates_x = of.negates_x || (!has_softcap() && score.scale < 0);
-    // For a scale of 0: -infinity stays what it is.
-    scale = has_softcap() ? 1.0f : at_least(fabsf(score.scale), 0x1p-148f);
-  }
-  __device__ __forceinline__ bool has_softcap() const { return score.has_softcap(); }
-  template <class Base>
-  __device__ __forceinline__ float of_base() const {
-    return scale * static_cast<float>(base_per_natural<Base>);
-  }
-  // For scores_to_results(): the row's sum with its sink.
-  __device__ __forceinline__ RowValue<T> with_sink(RowValue<T> sum, float largest, float largest_exponent) const {
-    if (params.extras.numbers[row_sink] == nullptr || !(sum > RowValue<T>{0})) return sum;
-    const float exponential =
-        sizeof(T) == 2 ? exponential_of_base_2(largest_exponent) : power_of_2_of(largest_exponent);
-    return sum + exponential_of_sink<T>(sink_distance(scale, largest, numbers.sink)) * exponential;
-  }
-  // Called by one thread of the row.
-  __device__ __forceinline__ void leave(const ScoreSum<T>& row, float largest) const {
-    if (params.lse != nullptr) store_lse_of<T>(params, linear, scale, numbers.sink, {largest, row.sum}, row.excess);
-  }
-};
 
 }  // namespace flowk::softmax

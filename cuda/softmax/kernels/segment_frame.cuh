@@ -81,7 +81,7 @@ struct SegmentFrame {
   __device__ __forceinline__ int bytes_to(int i) const { return i * step * static_cast<int>(sizeof(T)); }
   // Is vector i before the end of the unmasked columns?
   __device__ __forceinline__ bool has(int i) const { return at(i) < end; }
-  // Has it unmasked columns?
+  // Has vector i unmasked columns?
   __device__ __forceinline__ bool is_read(int i) const { return has(i) && at(i) > begin - width; }
 
   // Loads the vectors with unmasked columns of a row whose first vector of this thread is at `own`. Those that reach
@@ -109,7 +109,7 @@ struct SegmentCut {
   VectorCut<T> tail;
   __device__ __forceinline__ explicit SegmentCut(const SegmentFrame<T>& frame)
       : head(frame.begin & (frame.width - 1)), tail(frame.end & (frame.width - 1)) {}
-  // Of vector i, which frame.has(i). Vectors before the one with the interval's begin are cut by cut_late() alone.
+  // Cuts vector i, if frame.has(i). Only cut_late() cuts the vectors before the one in which the interval begins.
   __device__ __forceinline__ void cut(const SegmentFrame<T>& frame, int i, uint4* vector) const {
     if (frame.at(i) > frame.end - frame.width) tail.replace_from(vector, negative_infinity_vector<T>());
     if (i == 0 && frame.at(i) < frame.begin) head.replace_before(vector, negative_infinity_vector<T>());

@@ -15,14 +15,19 @@ __device__ __forceinline__ A signed_scale(const SoftmaxParams& params) {
     return params.scale32;
 }
 
+template <class T>
+__device__ __forceinline__ ComputeType<T> load_bias(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
+  return params.bias_is_float32 ? static_cast<ComputeType<T>>(load_element<float>(row.bias_or_y, column))
+                                : load_element<T>(row.bias_or_y, column);
+}
+
 // The score of one column: scale * x + bias, or without a bias x, negated if scale < 0.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> load_score(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
   using A = ComputeType<T>;
   const A x = load_element<T>(row.x, column);
   if constexpr (kMask == SoftmaxMask::bias) {
-    const A bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column))
-                                          : load_element<T>(row.bias_or_y, column);
+    const A bias = load_bias<T>(params, row, column);
     return signed_scale<A>(params) * x + bias;
   } else {
     return params.negates_x ? -x : x;
@@ -37,7 +42,7 @@ __device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) {
   return true;
 }
 
-// The factor of a score in the exponent, in the exponential's base. Some scores are scaled already.
+// The factor of a score in the exponent, in the exponential's base. It has no scale if scores are scaled already.
 template <class T, SoftmaxMask kMask>
 __device__ __forceinline__ ComputeType<T> exponent_scale(const SoftmaxParams& params) {
   if constexpr (has_scaled_scores(kMask)) return static_cast<ComputeType<T>>(base_per_natural<T>);
@@ -58,7 +63,7 @@ struct ScoreScale {
   static constexpr bool is_fused = std::is_same_v<T, Float16> && !is_scaled;
   A reference;
   A scale;
-  A scaled = 0;  // what a difference subtracts
+  A scaled = 0;  // what a difference subtracts: the reference, scaled as scores are
   __device__ __forceinline__ ScoreScale(A row_reference, A row_scale) : reference(row_reference), scale(row_scale) {
     scaled = scale_to_difference(reference);
   }

@@ -1,197 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of exponentials, results from a row's maximum and sum, and the terms that mechanisms are templates over.
+// The terms that mechanisms are templates over.
 #pragma once
 
-#include "softmax/kernels/row_extras.cuh"
+#include "softmax/kernels/row_sinks.cuh"
 
 namespace flowk::softmax {
 
-// A thread's sum of values between 0 and kLargest. In float32 it also sums the rounding error of every addition: `high`
-// starts at kLargest, so it is never the smaller operand and the error is exact (Dekker's fast two-sum). Three more
-// additions per value keep a row's largest result within 2 units in the last place.
-template <class T, int kLargest = 1>
-struct ThreadSum {
-  using A = ComputeType<T>;
-  A high = std::is_same_v<T, float> ? kLargest : 0;
-  A low = 0;
-
-  template <int kWidth>
-  __device__ __forceinline__ void take(A (&values)[kWidth]) {
-    if constexpr (std::is_same_v<T, float>) {
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) take_one(values[j]);
-    } else {
-#pragma unroll
-      for (int step = kWidth / 2; step > 0; step /= 2)
-#pragma unroll
-        for (int j = 0; j < step; ++j) values[j] += values[j + step];
-      high += values[0];
-    }
-  }
-  __device__ __forceinline__ void take_one(A value) {
-    if constexpr (std::is_same_v<T, float>) {
-      const A sum = high + value;
-      low += value - (sum - high);
-      high = sum;
-    } else {
-      high += value;
-    }
-  }
-  __device__ __forceinline__ RowValue<T> total() const {
-    if constexpr (std::is_same_v<T, float>)
-      return static_cast<double>(high - static_cast<float>(kLargest)) + static_cast<double>(low);
-    else
-      return high;
-  }
-};
-
-// The result in a row with an unmasked NaN: NaN where unmasked, else 0 (log: -infinity). Such rows are rare: the mask
-// is read again, so that no thread holds it in registers.
-template <class A, SoftmaxMask kMask>
-__device__ __forceinline__ A result_with_nan(const SoftmaxParams& params, const SoftmaxRow& row, int column) {
-  const A infinity = negative_infinity<A>();
-  return is_unmasked<kMask>(row, column) ? infinity - infinity : params.log_softmax ? infinity : A{0};
-}
-
-// Writes the results of such a row for columns first, first + step, ... < end.
-template <class T, SoftmaxMask kMask, bool kConverts = false>
-__device__ __forceinline__ void store_nan_columns(const SoftmaxParams& params, const SoftmaxRow& row, int first,
-                                                  int end, int step) {
-  const RowOutput<T, kConverts> output{params};
-#pragma unroll 1
-  for (int column = first; column < end; column += step)
-    output.store_column(row.out, column, result_with_nan<ComputeType<T>, kMask>(params, row, column));
-}
-
-// A thread's running maximum and sum: max = largest score so far, sum = sum of exp((score - max) * scale).
-template <class T, SoftmaxMask kMask>
-struct RunningSum {
-  using A = ComputeType<T>;
-  using E = RowValue<T>;
-  A scale;
-  A max = negative_infinity<A>();
-  E sum = 0;
-  // score -> (score - max) * scale; the reference is 0 while there is no maximum.
-  __device__ __forceinline__ ScoreScale<T, kMask> to_exponent() const {
-    return {max == negative_infinity<A>() ? A{0} : max, scale};
-  }
-  __device__ __forceinline__ void raise(A other) {
-    if (!(other > max)) return;
-    if (sum != E{0}) sum *= exponential<T>(to_exponent().to_reference(other));
-    max = other;
-  }
-};
-// value / sum and log(sum) for a finite sum >= 1; a double sum as if rounded once to float.
-template <class A>
-__device__ __forceinline__ A quotient_of(A value, double sum) {
-  if constexpr (sizeof(A) == 8) return value / sum;
-  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(sum)));
-  return static_cast<A>(static_cast<double>(value) * fma(inverse, fma(-sum, inverse, 1.0), inverse));
-}
-template <class A>
-__device__ __forceinline__ A quotient_of(A value, float sum) {
-  return value * __fdividef(1.0f, sum);
-}
-template <class A>
-__device__ __forceinline__ A log_of(double sum) {
-  if constexpr (sizeof(A) == 8) return log(sum);
-  const float rounded = static_cast<float>(sum);
-  return logf(rounded) + __fdividef(static_cast<float>(sum - static_cast<double>(rounded)), rounded);
-}
-template <class A>
-__device__ __forceinline__ A log_of(float sum) {
-  return logf(sum);
-}
-
-// Stores the log-sum-exp of row `linear` of the grid's order, z = score * scale. Called by one thread of the row, after
-// its results, when few registers are in use.
-template <class T, bool kSinks = true>
-__device__ __noinline__ void store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
-                                       RowPartial<T> row) {
-  using A = ComputeType<T>;
-  A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum));
-  if constexpr (kSinks) lse = lse_with_sink(params, linear, scale, row.max, lse);
-  *row_value<A>(params, params.lse, softmax_lse, linear) = lse;
-}
-
-// The same with a sink that was read before, from a sum that is exp(excess) times too large.
-template <class T>
-__device__ __noinline__ void store_lse_of(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
-                                          ComputeType<T> sink, RowPartial<T> row, ComputeType<T> excess) {
-  using A = ComputeType<T>;
-  const A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum) - excess);
-  *row_value<A>(params, params.lse, softmax_lse, linear) = lse_with_read_sink(params, sink, scale, row.max, lse);
-}
-
-// Results of exponents z relative to the row's largest score: y = exp(z) * factor; with log_softmax y = difference *
-// factor + term, see ScoreScale. A fully masked row has a sum of 0; its results are 0 or -infinity.
-template <class T>
-struct ResultFactors {
-  using A = ComputeType<T>;
-  A factor = 0;
-  A term = 0;
-  ResultFactors() = default;
-  __device__ __forceinline__ ResultFactors(bool log_softmax, RowValue<T> sum, A log_factor) : factor(log_factor) {
-    if (!log_softmax)
-      factor = sum == RowValue<T>{0} ? A{0} : quotient_of(A{1}, sum);
-    else if (sum != RowValue<T>{0})
-      term = -log_of<A>(sum);
-  }
-};
-
-// The factor that turns exponentials relative to `max` into results. Where max is -infinity all exponentials are 0;
-// only a row with a NaN makes them NaN.
-template <class T, SoftmaxMask kMask>
-__device__ __forceinline__ ComputeType<T> factor_of_exponentials(ComputeType<T> max,
-                                                                 const ScoreScale<T, kMask>& to_row_exponent,
-                                                                 RowValue<T> sum) {
-  using A = ComputeType<T>;
-  if (max == negative_infinity<A>()) return A{0} * static_cast<A>(sum);
-  const ScoreScale<T, kMask> to_exponent(max, to_row_exponent.scale);
-  return quotient_of(exponential<T>(to_exponent.to_reference(to_row_exponent.reference)), sum);
-}
-
-// A row's results from its largest score and its sum of exponentials.
-template <class T, SoftmaxMask kMask>
-struct RowResults {
-  using A = ComputeType<T>;
-  ScoreScale<T, kMask> to_exponent;
-  ResultFactors<T> factors;
-  bool log_softmax;
-  __device__ __forceinline__ RowResults(const SoftmaxParams& params, const RowPartial<T>& row)
-      : to_exponent(row.max == negative_infinity<A>() ? A{0} : row.max, exponent_scale<T, kMask>(params)),
-        factors(params.log_softmax, row.sum, to_exponent.log_factor()),
-        log_softmax(params.log_softmax) {}
-  __device__ __forceinline__ A of(A score) const {
-    const A difference = to_exponent.difference(score);
-    return log_softmax ? difference * factors.factor + factors.term
-                       : exponential<T>(to_exponent.exponent(difference)) * factors.factor;
-  }
-  __device__ __forceinline__ A of(const A (&inputs)[1]) const { return of(inputs[0]); }
-  __device__ __forceinline__ A of_column(const SoftmaxRow&, int, const A (&inputs)[1]) const { return of(inputs[0]); }
-  __device__ __forceinline__ void of_vector(const SoftmaxRow&, int, const uint4 (&inputs)[1],
-                                            A (&y)[vector_width<T>]) const {
-    widen_vector<T>(inputs[0], y);
-#pragma unroll
-    for (int j = 0; j < vector_width<T>; ++j) y[j] = of(y[j]);
-  }
-};
-
-// A vector's results from what is held of it: exponentials, which the factor is for, or scores.
-enum class HeldAs { exponentials, scores, scores_for_logarithms };
-
-template <HeldAs kHeldAs, class T, SoftmaxMask kMask>
-__device__ __forceinline__ void vector_results(const uint4& vector, const ScoreScale<T, kMask>& to_exponent,
-                                               const ResultFactors<T>& factors, ComputeType<T> (&y)[vector_width<T>]) {
-  widen_vector<T>(vector, y);
-#pragma unroll
-  for (int j = 0; j < vector_width<T>; ++j)
-    y[j] = kHeldAs == HeldAs::exponentials ? y[j] * factors.factor
-           : kHeldAs == HeldAs::scores     ? exponential<T>(to_exponent(y[j])) * factors.factor
-                                           : to_exponent.difference(y[j]) * factors.factor + factors.term;
-}
-
-// ---- the terms: what a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
+// What a mechanism needs of softmax, and of its gradient. A column has num_inputs inputs; the inputs of
 // masked columns add nothing to the row. begin() makes a thread's Partial, to which the gradient of the log-sum-exp is
 // added in the row's first thread (is_first). The thread then takes its inputs into it. merge() makes the row's
 // RowPartial of the partial results of threads, warps, blocks or slices. with_sinks() adds the row's sink to it.
@@ -265,7 +80,7 @@ struct SoftmaxTerms {
     const ScoreScale<T, kMask> to_exponent(other.max, partial->scale);
     partial->sum += other.sum * exponential<T>(to_exponent.to_reference(partial->to_exponent().reference));
   }
-  // Of whole warps.
+  // Called by whole warps.
   static __device__ __forceinline__ RowPartial<T> merge(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                         Partial partial) {
     partial.raise(max_over_lanes(partial.max, 32));
@@ -275,13 +90,13 @@ struct SoftmaxTerms {
                                                         int num_partials, int lane) {
     return combine_partials<T, kMask>(parts, num_partials, lane, exponent_scale<T, kMask>(params));
   }
-  // The natural logarithm's factor of a score.
+  // z of a score is score * natural_scale().
   static __device__ __forceinline__ A natural_scale(const SoftmaxParams& params) {
     return has_scaled_scores(kMask) ? A{1} : signed_scale<A>(params);
   }
   static __device__ __forceinline__ RowPartial<T> with_sinks(const SoftmaxParams& params, int64_t linear,
                                                              const RowPartial<T>& row) {
-    return with_sink<T>(params, static_cast<uint32_t>(linear), natural_scale(params), row);
+    return with_sink(params, SinkOfRow{static_cast<uint32_t>(linear)}, natural_scale(params), row);
   }
   // In a row with an unmasked NaN all results of unmasked columns are NaN.
   static __device__ __forceinline__ bool has_nan(const RowPartial<T>& row) { return row.sum != row.sum; }
@@ -456,7 +271,7 @@ struct WithoutSinks : Base {
   }
 };
 
-// And none with a log-sum-exp.
+// Terms of kernels that take neither.
 template <class Base>
 struct WithoutRowValues : WithoutSinks<Base> {
   using WithoutSinks<Base>::WithoutSinks;

@@ -2,6 +2,8 @@
 // Vectors of 16 bytes of a row: exponentials, loads, masks, maxima and stores of their elements.
 #pragma once
 
+#include <numbers>
+
 #include "core/divide.h"
 #include "core/float_vector.cuh"
 #include "softmax/softmax_params.h"
@@ -41,7 +43,8 @@ __device__ __forceinline__ float reciprocal_of(float value) {
 // 2 is 0.
 __device__ __forceinline__ float exponential_of_negative(float score) {
   const float z = at_least(score, -88.0f);
-  const float shifted = fmaf(z, 1.4426950408889634f, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
+  const float shifted =
+      fmaf(z, std::numbers::log2e_v<float>, 12583039.0f);  // 1.5 * 2^23 + 127: n + 127 is in the low bits
   const float n = shifted - 12583039.0f;
   float r = fmaf(n, -0x1.62e400p-1f, z);
   r = fmaf(n, -0x1.7f7d1cp-20f, r);
@@ -68,9 +71,9 @@ __device__ __forceinline__ A exponential(A z) {
 
 // Factors from the natural base to the exponential's base, and back.
 template <class T>
-constexpr double base_per_natural = uses_base_2<T> ? 1.4426950408889634 : 1.0;
+constexpr double base_per_natural = uses_base_2<T> ? std::numbers::log2e : 1.0;
 template <class T>
-constexpr double natural_per_base = uses_base_2<T> ? 0.6931471805599453 : 1.0;
+constexpr double natural_per_base = uses_base_2<T> ? std::numbers::ln2 : 1.0;
 
 // ---- vectors: 16 bytes of a row as a uint4
 
@@ -130,7 +133,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// Replaces the elements of a vector before or from element `count` < vector_width by those of another one.
+// Replaces the elements of a vector before element `count` < vector_width, or from it on, by those of another vector.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on

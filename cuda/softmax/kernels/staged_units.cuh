@@ -162,16 +162,16 @@ struct ThreadUnits {
         units[kMax - 1].select(tail, word);
       else
         units[kMax - 2].select(tail, word);
-      return;
-    }
+    } else {
 #pragma unroll
-    for (int i = kMin - 2; i < kMax; ++i) {
-      if (!any_has(i)) break;
-      // By masks: with a branch the compiler moves the units to local memory.
-      uint32_t own_tail[unit_words<T>];
+      for (int i = kMin - 2; i < kMax; ++i) {
+        if (!any_has(i)) break;
+        // By masks: with a branch the compiler moves the units to local memory.
+        uint32_t own_tail[unit_words<T>];
 #pragma unroll
-      for (int j = 0; j < unit_words<T>; ++j) own_tail[j] = i == num_units - 1 ? tail[j] : 0u;
-      units[i].select(own_tail, word);
+        for (int j = 0; j < unit_words<T>; ++j) own_tail[j] = i == num_units - 1 ? tail[j] : 0u;
+        units[i].select(own_tail, word);
+      }
     }
   }
 

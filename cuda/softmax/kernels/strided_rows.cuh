@@ -29,7 +29,7 @@ struct StridedSoftmax {
     factor = steps.factor * static_cast<A>(base_per_natural<E>);
   }
   __device__ __forceinline__ Partial empty() const { return {negative_infinity<A>(), 0}; }
-  // What prepare() makes a score of -infinity.
+  // The input that prepare() turns into a score of -infinity.
   __device__ __forceinline__ A masked_input() const {
     return negates ? -negative_infinity<A>() : negative_infinity<A>();
   }
@@ -101,7 +101,7 @@ struct StridedSoftmax {
     const ResultFactors<E> factors(log_softmax, row.sum, factor * static_cast<A>(natural_per_base<E>));
     const A change = difference(reference_of(max), reference_of(row.max));
     if (log_softmax) return {factors.factor, change * factors.factor + factors.term};
-    // Of a maximum of -infinity all exponentials are 0, or one is NaN.
+    // If the maximum is -infinity, all exponentials are 0, or one is NaN.
     return {factors.factor * (max == negative_infinity<A>() ? A{0} : exponential<E>(change * factor)), 0};
   }
   static __device__ __forceinline__ A max_of(const Partial& partial) { return partial.max; }
@@ -143,7 +143,7 @@ struct StridedGradient {
   }
 };
 
-// Loads kWidth neighbouring elements, of as many rows.
+// Loads one column of kWidth neighbouring rows, which are neighbours in memory.
 template <class T, int kWidth>
 __device__ __forceinline__ void load_neighbours(const unsigned char* address, ComputeType<T> (&values)[kWidth]) {
   if constexpr (kWidth == 1) {

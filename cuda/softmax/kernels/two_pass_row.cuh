@@ -64,7 +64,7 @@ __device__ __forceinline__ ComputeType<T> load_any_score(const SoftmaxParams& pa
                                      : load_element<T>(row.x, column) * steps.step;
 }
 
-// The scores of a vector's columns, -infinity where masked.
+// The scores of a vector's columns, -infinity in masked ones.
 template <class T, class Score>
 __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const SoftmaxRow& row,
                                             const ScoreSteps<ComputeType<T>>& steps, const Score& score, int column,
@@ -86,10 +86,7 @@ __device__ __forceinline__ void load_scores(const SoftmaxParams& params, const S
   if (has_bias) {
 #pragma unroll
     for (int j = 0; j < width; ++j)
-      if ((kept >> j & 1) != 0)
-        scores[j] =
-            scale * scores[j] + (params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column + j))
-                                                        : load_element<T>(row.bias_or_y, column + j));
+      if ((kept >> j & 1) != 0) scores[j] = scale * scores[j] + load_bias<T>(params, row, column + j);
   } else {
     const A step = uses_score(params, score) ? scale : steps.step;
 #pragma unroll
@@ -224,14 +221,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
     RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
     if constexpr (softmax_kernels[kRow].row_values)
-      if (row.columns > 0) total = with_sink<A>(params, static_cast<uint32_t>(linear), scale, total);
+      if (row.columns > 0) total = with_sink(params, SinkOfRow{static_cast<uint32_t>(linear)}, scale, total);
 
     const A reference = static_cast<A>(total.max) == -infinity ? A{0} : static_cast<A>(total.max);
     const bool log_softmax = params.log_softmax;
     ResultFactors<A> result(log_softmax, total.sum, A{1});
     if constexpr (softmax_kernels[kRow].row_values) {
       if (log_softmax && params.extras.numbers[row_sink] != nullptr && total.sum > E{0}) {
-        const A distance = sink_distance(params, static_cast<uint32_t>(linear), scale, static_cast<A>(total.max));
+        const SinkOfRow sink = {static_cast<uint32_t>(linear)};
+        const A distance = sink_distance(params, sink, scale, static_cast<A>(total.max));
         if (distance > max_sink_distance<A>) result.term = -distance;
       }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sinks, which add to a row's sum; a scale per row and a softcap, which change the score of a column.
+// The numbers that a call gives for each row, and the score of a column with a scale per row or a softcap.
 #pragma once
 
 #include "softmax/kernels/softmax_reduce.cuh"
 
 namespace flowk::softmax {
 
-// The number of row `linear` of the grid's order, which exists.
+// The number that row `linear` of the grid's order has. The row exists.
 template <class A>
 __device__ __forceinline__ A row_number(const SoftmaxParams& params, RowNumber which, uint32_t linear) {
   const A* number = reinterpret_cast<const A*>(params.extras.numbers[which]);
@@ -16,7 +16,7 @@ __device__ __forceinline__ A row_number(const SoftmaxParams& params, RowNumber w
   return *number;
 }
 
-// The numbers of a row that does exist, read together.
+// Both numbers of a row, read together: 0 and 1 if they are not given, or there is no such row.
 template <class A>
 struct RowNumbers {
   A sink = 0;
@@ -35,90 +35,6 @@ struct RowNumbers {
   }
 };
 
-// ---- sinks
-
-// exp() of this distance, and of its negative, is a normal number.
-template <class A>
-constexpr A max_sink_distance = sizeof(A) == 8 ? 708 : 87;
-
-// From a row's largest z = score * scale to its sink.
-template <class A>
-__device__ __forceinline__ A sink_distance(A scale, A max, A sink) {
-  return fma(-max, scale, sink);
-}
-template <class A>
-__device__ __forceinline__ A sink_distance(const SoftmaxParams& params, uint32_t linear, A scale, A max) {
-  return fma(-max, scale, row_number<A>(params, row_sink, linear));
-}
-
-// What a sink at this distance above a row's largest z adds to the row's sum, as if the distance were at most
-// max_sink_distance: the results are then below 2^-125.
-template <class T>
-__device__ __forceinline__ RowValue<T> exponential_of_sink(ComputeType<T> distance) {
-  using A = ComputeType<T>;
-  if (distance > max_sink_distance<A>) distance = max_sink_distance<A>;
-  if constexpr (sizeof(A) == 8)
-    return exp(distance);
-  else if constexpr (is_float16<T>)
-    return exponential_of_base_2(distance * static_cast<A>(base_per_natural<T>));
-  else if (distance > 0)
-    return 1 / static_cast<double>(exponential_of_negative(-distance));
-  else
-    return static_cast<double>(exponential_of_negative(distance));
-}
-
-// Adds the row's sink, if there is one, to its sum. A row without an unmasked column, or with a NaN, stays as it is.
-template <class T>
-__device__ __forceinline__ RowPartial<T> with_sink(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
-                                                   RowPartial<T> row) {
-  if (params.extras.numbers[row_sink] == nullptr || !(row.sum > RowValue<T>{0})) return row;
-  row.sum += exponential_of_sink<T>(sink_distance(params, linear, scale, row.max));
-  return row;
-}
-
-// The same for a sink that was read before, and the log-sum-exp of a row with it.
-template <class T>
-__device__ __forceinline__ RowPartial<T> with_read_sink(const SoftmaxParams& params, ComputeType<T> sink,
-                                                        ComputeType<T> scale, RowPartial<T> row) {
-  if (params.extras.numbers[row_sink] == nullptr || !(row.sum > RowValue<T>{0})) return row;
-  row.sum += exponential_of_sink<T>(sink_distance(scale, row.max, sink));
-  return row;
-}
-template <class A>
-__device__ __forceinline__ A lse_with_read_sink(const SoftmaxParams& params, A sink, A scale, A max, A lse) {
-  if (params.extras.numbers[row_sink] == nullptr) return lse;
-  const bool is_far = sink_distance(scale, max, sink) > max_sink_distance<A>;
-  return lse == negative_infinity<A>() || (is_far && lse == lse) ? sink : lse;
-}
-
-// The log-sum-exp of a row with its sink. `lse` is the logarithm of the sum from with_sink(). The sink is read again,
-// so that no thread holds it in a register.
-template <class A>
-__device__ __forceinline__ A lse_with_sink(const SoftmaxParams& params, uint32_t linear, A scale, A max, A lse) {
-  if (params.extras.numbers[row_sink] == nullptr) return lse;
-  const bool is_far = sink_distance(params, linear, scale, max) > max_sink_distance<A>;
-  return lse == negative_infinity<A>() || (is_far && lse == lse) ? row_number<A>(params, row_sink, linear) : lse;
-}
-
-// exp(sink - lse) of a row, and the row's part of the gradient of its sink: -exp(sink - lse) * sum, where `sum` is the
-// gradient's sum over the row. Called by one thread of the row.
-template <class A>
-__device__ __forceinline__ A sink_probability(const SoftmaxParams& params, uint32_t linear) {
-  const A sink = row_number<A>(params, row_sink, linear);
-  const A lse = *row_value<A>(params, const_cast<unsigned char*>(params.extras.saved_lse), softmax_lse, linear);
-  return sink == negative_infinity<A>() ? A{0} : exponential<A>(sink - lse);
-}
-template <class A>
-__device__ __forceinline__ A* sink_gradient(const SoftmaxParams& params, uint32_t linear) {
-  return row_value<A>(params, params.extras.dsinks, softmax_lse, linear);
-}
-template <class A>
-__device__ __noinline__ void store_sink_gradient(const SoftmaxParams& params, uint32_t linear, A sum) {
-  *sink_gradient<A>(params, linear) = -sink_probability<A>(params, linear) * sum;
-}
-
-// ---- scores
-
 // z of a column without its bias, scale * x or softcap * tanh(scale * x / softcap), and its derivative. Of one row:
 // `scale` is the call's, times the row's.
 template <class T>
@@ -126,12 +42,12 @@ struct RowScore {
   using A = ComputeType<T>;
   A scale;
   A softcap;    // 0: none
-  A slope = 0;  // scale / softcap; of 16 bits the exponent's: exp(2 * scale * x / softcap) = 2^(slope * x)
+  A slope = 0;  // scale / softcap; for 16 bits the factor in exp(2 * scale * x / softcap) = 2^(slope * x)
 
   __device__ __forceinline__ RowScore(const SoftmaxParams& params, uint32_t linear, bool row_exists)
       : scale(signed_scale<A>(params)), softcap(static_cast<A>(params.extras.softcap)) {
-    // Not one constructor for both, and no return for no softcap: nvcc then orders the blocks of the kernels with a bias
-    // otherwise. softmax_h200.json has what it costs.
+    // With one constructor for both uses, or a return if there is no softcap, nvcc orders the blocks of the kernels
+    // with a bias differently; softmax_h200.json says what that costs.
     if (params.extras.numbers[row_scale] != nullptr && row_exists) scale *= row_number<A>(params, row_scale, linear);
     slope = has_softcap() ? slope_of(scale) : A{0};
   }
@@ -140,7 +56,7 @@ struct RowScore {
     slope = has_softcap() ? slope_of(scale) : A{0};
   }
   __device__ __forceinline__ bool has_softcap() const { return softcap != A{0}; }
-  // The factor of a score that capped() has not been applied to, or has been.
+  // The factor of x in its score or, with a softcap, of capped(x).
   __device__ __forceinline__ A factor() const { return has_softcap() ? A{1} : scale; }
   __device__ __forceinline__ A capped(A x) const {
     if constexpr (sizeof(A) == 8)
@@ -166,7 +82,7 @@ struct RowScore {
     }
   }
 
-  // What z depends on by a factor and a term: of 16 bits complement(), otherwise tanh().
+  // With a softcap, z is this value times a factor, plus a term: complement() for 16 bits, else tanh().
   __device__ __forceinline__ A bounded(A x) const {
     if constexpr (is_float16<T>)
       return complement(x);
@@ -176,7 +92,7 @@ struct RowScore {
 
  private:
   __device__ __forceinline__ A slope_of(A of) const {
-    constexpr A exponent_per_slope = static_cast<A>(is_float16<T> ? 2.8853900817779268 : 1.0);
+    constexpr A exponent_per_slope = static_cast<A>(is_float16<T> ? 2 * std::numbers::log2e : 1.0);
     constexpr A largest = static_cast<A>(sizeof(A) == 8 ? 0x1p1000 : 0x1p100);  // 0 stays 0
     A result = of * (exponent_per_slope / softcap);
     if (result > largest) result = largest;
@@ -187,7 +103,7 @@ struct RowScore {
   __device__ __forceinline__ A complement(A x) const { return reciprocal_of(exponential_of_base_2(slope * x) + 1.0f); }
 };
 
-// The exponents of scores z from x, relative to the largest z of some columns. x is negated where RowScore::scale is
+// The exponents of scores z from x, relative to the largest z of some columns. x is negated if RowScore::scale is
 // negative, so that the largest x has the largest z.
 template <class T>
 struct RowExponents {
@@ -215,7 +131,7 @@ struct RowExponents {
   }
   template <bool kCapped>
   static __device__ __forceinline__ A exponential_of(A exponent) {
-    if constexpr (kCapped)  // z is off by more than this exponential
+    if constexpr (kCapped)  // z is less exact than this exponential
       return exponential_of_base_2(exponent);
     else
       return exponential<T>(exponent);
@@ -236,14 +152,12 @@ __device__ __forceinline__ ComputeType<T> load_row_score(const SoftmaxParams& pa
                                                          const RowScore<T>& score, int column) {
   using A = ComputeType<T>;
   A bias = 0;
-  if (params.bias_or_y != nullptr)
-    bias = params.bias_is_float32 ? static_cast<A>(load_element<float>(row.bias_or_y, column))
-                                  : load_element<T>(row.bias_or_y, column);
+  if (params.bias_or_y != nullptr) bias = load_bias<T>(params, row, column);
   const A x = load_element<T>(row.x, column);
   return score.factor() * (score.has_softcap() ? score.capped(x) : x) + bias;
 }
 
-// Backward with a softcap: where row `linear` of x is.
+// Backward with a softcap: the address of row `linear` of x.
 __device__ __forceinline__ const unsigned char* row_of_scores(const SoftmaxParams& params, uint32_t linear) {
   return row_value<unsigned char>(params, const_cast<unsigned char*>(params.extras.x), softmax_dense, linear);
 }
