@@ -18,7 +18,7 @@
 namespace flowk::cross_entropy {
 
 constexpr int slice_batch = 8;          // vectors per thread of loss_slices
-constexpr int short_batch = 4;          // the most, if a row takes a warp or part of one
+constexpr int short_batch = 4;          // the most, if a row takes a warp or a part of one
 constexpr int max_slice_threads = 128;  // of loss_slices
 constexpr int gradient_batch = 4;       // vectors per thread of logits_gradient
 constexpr int gradient_threads = 64;    // of logits_gradient
@@ -44,7 +44,7 @@ struct LogitsRows {
 template <class A>
 struct LogitScale {
   A scale = 1;
-  A exponent = 1;  // exp(scale * x) = 2^(exponent * x); of float64 scale itself: exp(exponent * x)
+  A exponent = 1;  // exp(scale * x) = 2^(exponent * x); in float64 the scale itself, exp(exponent * x)
   A softcap = 0;   // 0: none
   A inverse_softcap = 0;
   A capped_exponent = 0;  // exp(2 * scale * x / softcap) = 2^(capped_exponent * x)
@@ -53,7 +53,7 @@ struct LogitScale {
 
 // What kernels compute.
 enum class LossForm : int32_t {
-  plain,     // z = scale * x; neither `weighted` nor `total`, or no gradient of the entropy
+  plain,     // z = scale * x; forward without `weighted` and `total`, backward without `dentropy`
   extended,  // z = scale * x
   capped,    // with a softcap
 };

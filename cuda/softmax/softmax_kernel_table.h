@@ -107,8 +107,8 @@ constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask
   return (row.types & element_bytes) != 0 && (row.masks & mask_bit(mask)) != 0;
 }
 
-// What a kernel of the row is compiled for, if it takes calls with this mask and with row values: staged_rows of scores
-// takes calls without a mask, and the kernels of a bias take calls with scores alone.
+// The mask that the row's kernel for calls with this mask is compiled for. With row values, the kernels of staged_rows
+// for scores take calls without a mask, and the kernels for a bias take calls with scores.
 constexpr SoftmaxMask kernel_mask(const SoftmaxKernelRow& row, SoftmaxMask mask) {
   if ((row.masks & mask_bit(mask)) != 0) return mask;
   if (mask == SoftmaxMask::scores) return SoftmaxMask::bias;
@@ -177,7 +177,7 @@ constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int 
 
 }  // namespace table
 
-// Of the kernels that take a plan, it has the first.
+// A plan gets the first kernel that takes it.
 constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
@@ -332,14 +332,14 @@ constexpr int exchange_barrier_bytes = 16;
 FLOWK_HOST_DEVICE constexpr int exchange_bytes(int partial_bytes, int num_warps, int cluster_blocks) {
   return exchange_barrier_bytes + partial_bytes * num_warps * cluster_blocks;
 }
-// The same in whole vectors: from one exchange to what follows it.
+// The same in whole vectors: the bytes from an exchange to what follows it.
 FLOWK_HOST_DEVICE constexpr int exchange_step_bytes(int partial_bytes, int num_warps, int cluster_blocks) {
   return exchange_barrier_bytes +
          (partial_bytes * num_warps * cluster_blocks + vector_bytes - 1) / vector_bytes * vector_bytes;
 }
 
-// persistent_rows: threads per block, and the most batches per row: the batches of two rows have one lane each. Two
-// exchanges, for this row and the next, of the warps of a block and of the blocks of a cluster.
+// persistent_rows: threads per block, and the most batches per row: a warp has one lane for each batch of two rows. Two
+// exchanges, for this row and the next, between the warps of a block and between the blocks of a cluster.
 constexpr int persistent_threads = max_row_threads;
 constexpr int max_persistent_batches = 16;
 constexpr int persistent_exchanges = 2;
@@ -366,7 +366,8 @@ constexpr int mask_run_bytes = 8;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
 
-// strided_rows: the partial results of all threads, and one per row; a pitch of rows alone would meet bank conflicts.
+// strided_rows: the partial results of all threads, and one per row. With a pitch of `rows` there would be bank
+// conflicts.
 FLOWK_HOST_DEVICE constexpr int strided_pitch(int rows) { return rows + 1; }
 constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
   return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);

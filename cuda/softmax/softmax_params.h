@@ -34,7 +34,7 @@ struct SoftmaxRowDim {
 // One more than a request has: one dimension may be split into L2 tiles.
 constexpr int max_softmax_dims = max_rank + 1;
 
-// Operands with one number per row that few kernels read: their strides are elements.
+// Operands with one number per row, which few kernels read. Their strides count elements.
 enum RowNumber : int { row_sink, row_scale, num_row_numbers };
 
 struct RowNumberStrides {
@@ -45,7 +45,7 @@ struct RowNumberStrides {
 // The rows of a call in the fewest dimensions, in the order in which blocks take them. Dimensions innermost first; none
 // has extent 1, and no two neighbours are one dimension to every operand.
 struct SoftmaxRows {
-  int64_t num_rows = 1;  // includes those that the last L2 tile lacks
+  int64_t num_rows = 1;  // with the rows that would fill the last L2 tile
   int32_t rank = 0;
   bool is_wide = false;  // num_rows >= 2^31
   // L2 tiles: a dimension of l2_tile_extent rows is split in two, dims[0] of l2_tile_rows and dims[l2_tile_dim]. The
@@ -58,7 +58,7 @@ struct SoftmaxRows {
   friend bool operator==(const SoftmaxRows&, const SoftmaxRows&) = default;
 };
 
-// What leaves an interval of columns of a row: lengths, causal and window.
+// The masks that leave an interval of a row's columns: lengths, causal and window.
 struct SoftmaxInterval {
   bool exists = false;
   const unsigned char* lengths = nullptr;
@@ -74,7 +74,7 @@ struct SoftmaxInterval {
 // What kernels with row values read besides lse: float32 numbers, of a float64 x float64.
 struct SoftmaxExtras {
   const unsigned char* numbers[num_row_numbers] = {};
-  unsigned char* dsinks = nullptr;           // backward, as lse: the gradients of the sinks, a part per row
+  unsigned char* dsinks = nullptr;           // backward, strides as lse: each row's part of the sinks' gradients
   const unsigned char* saved_lse = nullptr;  // backward with dsinks: what the forward call wrote
   const unsigned char* x = nullptr;          // backward with a softcap
   double softcap = 0;                        // 0: none
@@ -109,7 +109,7 @@ struct SoftmaxParams {
   int32_t row_blocks_shift = 0;  // log2 of the blocks per row
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
-  unsigned char* lse = nullptr;  // float32, of a float64 x float64; not before what every kernel reads
+  unsigned char* lse = nullptr;  // float32, of a float64 x float64; few kernels read it
   SoftmaxRows rows;              // 2.6 KB; kernels read the dimensions that exist
   SoftmaxExtras extras;          // last: few kernels read it
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
@@ -132,7 +132,7 @@ struct RowInRegisters {
 // A block or a cluster holds a row in registers and shared memory.
 struct RowInShared {
   int32_t vectors_per_thread = 0;    // in registers, 4 or 8
-  int32_t vectors_offset_bytes = 0;  // set by the plan: in shared memory
+  int32_t vectors_offset_bytes = 0;  // set by the plan: of the vectors in shared memory
   friend bool operator==(const RowInShared&, const RowInShared&) = default;
 };
 
@@ -225,8 +225,8 @@ struct StridedRows {
   friend bool operator==(const StridedRows&, const StridedRows&) = default;
 };
 
-// Below these scales, of float64 and of the other types, and above that one for float16 without a bias, only
-// two_pass_row and strided_rows compute exponents that are right for all finite scores.
+// Without a bias, only two_pass_row and strided_rows compute exponents that are right for all finite scores if the
+// scale is below the limit of float64 or of the other types, or if it is above the limit of float16.
 constexpr double min_float64_scale = 0x1p-900;
 constexpr double min_float32_scale = 0x1p-100;
 constexpr double max_float16_scale = 0x1p12;

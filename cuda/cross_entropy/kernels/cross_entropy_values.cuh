@@ -3,7 +3,7 @@
 // here.
 #pragma once
 
-#include <limits>
+#include <numbers>
 #include <type_traits>
 
 #include "core/element_vector.cuh"
@@ -19,7 +19,7 @@ __device__ __forceinline__ A not_a_number() {
   return negative_infinity<A>() - negative_infinity<A>();
 }
 
-constexpr float log2_of_e = 1.4426950408889634f, ln_2 = 0.6931471805599453f;
+constexpr float log2_of_e = std::numbers::log2e_v<float>, ln_2 = std::numbers::ln2_v<float>;
 
 // e^z, of z <= 0. In float32 by the special function unit, to 2 units in the last place and to the rounding of
 // z * log2(e).
@@ -187,14 +187,14 @@ struct Partial {
     to[3] = total;
     to[4] = target;
   }
-  // The same columns, with exponents to another maximum. A sum of 0 has no weight.
+  // Makes exponents relative to another maximum. A sum of 0 has no weight.
   __device__ __forceinline__ void refer_to(A other_max) {
     const A difference = max - reference_of(other_max), factor = exponential(difference);
     weighted = factor == A{0} ? A{0} : factor * (weighted + difference * sum);
     sum *= factor;
     max = other_max;
   }
-  // Takes the columns of `other` too.
+  // Adds the columns of `other`.
   __device__ __forceinline__ void take(Partial other) {
     const A largest = larger_of(max, other.max);
     refer_to(largest);
@@ -206,7 +206,7 @@ struct Partial {
   }
 };
 
-// The partial result of `lanes` neighbouring lanes, a power of 2, to each of them; with kPlain max and sum alone.
+// Gives each of `lanes` neighbouring lanes, a power of 2, their partial result; with kPlain only its max and sum.
 template <bool kPlain, class A>
 __device__ __forceinline__ Partial<A> merge_over_lanes(Partial<A> partial, int lanes) {
   partial.refer_to(max_over_lanes(partial.max, lanes));
@@ -241,7 +241,7 @@ __device__ __forceinline__ void store_row(const RowResults& results, const Targe
                                           int64_t row, const Partial<A>& partial) {
   if (results.partials != nullptr) return partial.store(results.partials, row * partial_values);
   const A reference = reference_of(partial.max), log_sum = logarithm(partial.sum), lse = reference + log_sum;
-  // lse - z, without the rounding of lse; +infinity for z = -infinity, in a row of nothing else too.
+  // lse - z, without the rounding of lse; +infinity for z = -infinity, even if the whole row is -infinity.
   const auto distance_to = [&](A z) {
     return z == negative_infinity<A>() && lse == lse ? -z : reference - z + log_sum;
   };

@@ -9,7 +9,7 @@
 namespace flowk::cross_entropy {
 
 // dz[j] = p[j] * (factor + slope * z[j]) - uniform - (j is the target ? of_target : 0), with p[j] = exp(z[j] - lse).
-// All but slope are multiplied by the scale.
+// All of them are multiplied by the scale.
 template <class A>
 struct RowGradient {
   A lse, factor, slope, uniform, of_target;

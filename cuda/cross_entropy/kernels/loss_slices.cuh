@@ -17,7 +17,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
   constexpr bool is_capped = kForm == LossForm::capped;
-  constexpr A min_exponent = -1100;  // below the exponents of all numbers but 0, and finite
+  constexpr A min_exponent = -1100;  // finite; the power of each smaller exponent is 0
   const LogitScale<A>& scale = scale_of<A>(logits);
   VectorMax<T> largest;
 #pragma unroll
@@ -48,13 +48,14 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
           partial.total += is_capped ? x[j] : scale.scale * x[j];
     }
   }
-  // As if the exponents were exact at the largest z.
+  // The correction makes the exponents exact at the largest z.
   if constexpr (kForm != LossForm::plain) partial.weighted = exponents.natural(partial.weighted) * exponents.correction;
   partial.sum *= exponents.correction;
   return partial;
 }
 
-// The partial result of a row's warps, to the first of them. If there is more than one, the block has one row.
+// Merges the partial results of a row's threads; the row's first warp gets the result. A row of several warps is alone
+// in its block.
 template <bool kPlain, class A>
 __device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_partial, int num_warps) {
   Partial<A> partial = merge_over_lanes<kPlain>(thread_partial, warp_lanes);
