@@ -26,12 +26,12 @@ FLOWK_HOST_DEVICE uint64_t take_dim(uint64_t* linear, const Dim& dim) {
 #endif
 template <int kUnrolled, class Index, class Dim, class Enter>
 FLOWK_HOST_DEVICE void split_index(Index linear, const Dim* dims, int rank, const Enter& enter) {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
   for (int d = 0; d < kUnrolled; ++d)
     if (d < rank) enter(d, d + 1 < rank ? take_dim(&linear, dims[d]) : linear);
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #pragma unroll 1
 #endif
   for (int d = kUnrolled; d < rank; ++d) enter(d, d + 1 < rank ? take_dim(&linear, dims[d]) : linear);
