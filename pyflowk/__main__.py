@@ -21,7 +21,8 @@ from ._commands.info import print_info
 from ._native.errors import FlowkError
 
 DESCRIPTION = (
-    "flowk: permute, batch transpose, elementwise operations, PReLU and masked softmax at the speed of a plain copy. "
+    "flowk: permute, batch transpose, elementwise operations, PReLU, masked softmax and cross-entropy at the speed of "
+    "a plain copy. "
     "The commands check an installation; the options print what a C or C++ program needs: "
     "cc main.c $(python -m pyflowk --cflags --libs)"
 )

@@ -16,7 +16,6 @@ namespace flowk::cross_entropy {
 // A checked call. `rows` are the dimensions before the last one: operand 0 counts the rows, operands 1 and 2 are logits
 // and dlogits. `options` are complete: vocab_size is not 0.
 struct CrossEntropyRequest {
-  bool backward = false;
   const void* logits = nullptr;
   const void* targets = nullptr;
   flowk_dtype dtype = FLOWK_FLOAT32;
@@ -69,7 +68,7 @@ struct CrossEntropyBackwardPlan {
   friend bool operator==(const CrossEntropyBackwardPlan&, const CrossEntropyBackwardPlan&) = default;
 };
 
-// Bytes of the partial results of all slices; 0 if a row has one slice. At most 2 % of the logits' bytes.
+// Bytes of the partial results of all slices; 0 if a row has one slice. flowk.h has a bound.
 int64_t cross_entropy_workspace_bytes(int64_t num_rows, int64_t columns, flowk_dtype dtype);
 
 void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device, CrossEntropyPlan* plan);

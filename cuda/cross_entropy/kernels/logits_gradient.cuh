@@ -66,8 +66,7 @@ struct RowGradient {
 };
 
 // The gradient of a chunk of one row per block, in vectors of dlogits; short rows have a warp each, or a part of one.
-// Chunks begin with a line of dlogits: two blocks that write to one sector take up to 1.3 times as long if dlogits is
-// logits.
+// Chunks begin with a line of dlogits, because two blocks that write to one sector take longer if dlogits is logits.
 //   dlogits[row, j] = dz[j] * the derivative of z[j]   as RowGradient says
 // logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits. The others are (rows).
 template <class T>

@@ -95,7 +95,7 @@ struct SoftmaxColumns {
         row_values.leave(total, largest);
       }
     };
-    // Two loops: the test would cost rows of one or two columns a third of their time.
+    // Two loops, because a test in the loop is slow for rows of one or two columns.
     if (kMasked || params.interval.exists)
       take_rows(params.interval.exists);
     else
