@@ -134,10 +134,14 @@ class Arguments(NamedTuple):
 
 
 def arguments_of(
-    arrays: dict[str, Signature], out: Geometry | None, options: Options, order: tuple[int, ...] | None = None
+    arrays: dict[str, Signature],
+    out: Geometry | None,
+    options: Options,
+    order: tuple[int, ...] | None = None,
+    out_name: str = "out",
 ) -> Arguments:
     """`arrays` are x, or dy and y, and then the call's arrays of OF_MASK, by their names. A new output has the
-    dimensions in memory that `order` says, as Buffer has it.
+    dimensions in memory that `order` says, as Buffer has it; `out_name` is the parameter of another one.
 
     Raises ValueError or TypeError for what the library cannot see or would name otherwise.
     """
@@ -151,11 +155,11 @@ def arguments_of(
     out_code = options.dtype or code
     if out is not None:
         if options.dtype is not None:
-            check_like("out", (out[0], out[2]), (shape, out_dtype), out_code)
+            check_like(out_name, (out[0], out[2]), (shape, out_dtype), out_code)
         elif tuple(out[0]) != shape:
-            raise ValueError(f"out has shape {tuple(out[0])}, must be {shape}")
-        out_code = float_type(out[2], "out")
-    check_result(out_code, code, name, first_dtype, None if out is None else out[2])
+            raise ValueError(f"{out_name} has shape {tuple(out[0])}, must be {shape}")
+        out_code = float_type(out[2], out_name)
+    check_result(out_code, code, name, first_dtype, None if out is None else out[2], out_name)
     struct, firsts = options.mask(), []
     struct.kept = []  # what its members point to
     for each, (extents, strides, dtype) in arrays.items():
@@ -174,7 +178,7 @@ def arguments_of(
         if each in ("lengths", "bias"):
             setattr(struct, f"{each}_dtype", type_of_elements(dtype))
     masks = struct.causal or struct.window or struct.softcap or struct.batch_invariant
-    out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], "out")
+    out_strides = strides_in_order(shape, order) if out is None else element_strides(out[2], out[0], out[1], out_name)
     return Arguments(
         strides=tuple(firsts),
         code=c_int(code),
@@ -215,7 +219,7 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
             if other == "mask":
                 check_type(other, other_dtype, _BYTES)
             else:  # beside dy, of y's dtype, it is as x or float32
-                allowed = softmax_results(code) if name == "dy" else coefficient_types(code)
+                allowed = softmax_results(code) if name in ("dy", "y") else coefficient_types(code)
                 if float_type(other_dtype, other) not in allowed:
                     raise wrong_dtype(other, other_dtype, f"{listed(allowed)} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
@@ -226,11 +230,13 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
     return code
 
 
-def check_result(out_code: DType, code: DType, name: str, dtype: Any, out_dtype: Any = None) -> None:
+def check_result(
+    out_code: DType, code: DType, name: str, dtype: Any, out_dtype: Any = None, out_name: str = "out"
+) -> None:
     """TypeError if a softmax of array `name`, of type `code`, has no results of type `out_code`, which is the option
-    dtype, or the type of an `out` of dtype `out_dtype`."""
+    dtype, or the type of an array of dtype `out_dtype` in parameter `out_name`."""
     if out_code not in softmax_results(code):
-        result = f"dtype = {dtype_name(out_code)}" if out_dtype is None else f"out has dtype {out_dtype}"
+        result = f"dtype = {dtype_name(out_code)}" if out_dtype is None else f"{out_name} has dtype {out_dtype}"
         raise TypeError(f"{result}, must be {listed(softmax_results(code))} beside {name} of {dtype}")
 
 

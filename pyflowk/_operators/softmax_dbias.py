@@ -12,7 +12,7 @@ from .._arrays.dtypes import contiguous_strides, float_type, has_contiguous_rows
 from .._calls import call_path
 from .._calls.call_path import CallPath, parameters_of
 from .._copies import on_copies
-from .._native.abi import DType
+from .._native.abi import MAX_RANK, DType
 from .._native.c_types import Int64Pointer, int64s
 from .._pipeline import Operation, Request, bind_plan, require_arrays
 from .._program import INPUT, MASK, NUMBER, OUTPUT, TEMP, Arg, Buffer, Mask, Number, Program, Step
@@ -138,7 +138,9 @@ def _plan_workspace(
     if library is None:
         return None
     y, bias = signatures
-    a = arguments_of({"dy": y, "y": y, "bias": bias}, None, Options())
+    if len(y[0]) > MAX_RANK:
+        raise ValueError(f"y.ndim = {len(y[0])}, must be in 1 ... {MAX_RANK}")
+    a = arguments_of({"y": y, "bias": bias}, None, Options())
     strides = _dbias_strides(y, bias, None)
     return Program((), (), (workspace_bytes(library, _FUNCTION, (), *a.written[2:], strides, a.code),))
 
@@ -157,7 +159,7 @@ def _plan(
     if copied or out_name:
         return on_copies(functools.partial(_plan, library=library), signatures, outs, options, copied, out_name)
     arrays = {name: signature for name, signature in zip(_NAMES, signatures) if signature is not None}
-    a = arguments_of(arrays, dx, of_mask)
+    a = arguments_of(arrays, dx, of_mask, out_name="dx_out")
     strides, dtype = _dbias_strides(signatures[0], signatures[2], dbias_out), signatures[2][2]
     if workspace is not None:
         num_bytes = bytes_of_workspace(workspace)
