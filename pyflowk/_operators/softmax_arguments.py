@@ -223,7 +223,7 @@ def check_arrays(arrays: dict[str, tuple[tuple[int, ...], Any]]) -> DType:
                 if float_type(other_dtype, other) not in allowed:
                     raise wrong_dtype(other, other_dtype, f"{listed(allowed)} beside {name} of {dtype}")
             if not broadcasts(extents, shape):
-                text = f"{other} has shape {extents}, must broadcast to {shape}"
+                text = f"{other} has shape {extents}, must broadcast to {name} of {shape}"
                 if len(shape) > 2 and extents == (shape[0], shape[-1]):
                     text += f": pass {other}[:, {'None, ' * (len(shape) - 2)}:]"
                 raise ValueError(text)

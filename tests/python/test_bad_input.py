@@ -309,10 +309,10 @@ def test_a_masked_array_is_refused() -> None:
 
 def test_errors_name_what_to_pass_instead() -> None:
     scores, key_mask = np.zeros((2, 3, 4, 5), np.float32), np.zeros((2, 5), bool)
-    with pytest.raises(ValueError, match=r"must broadcast to \(2, 3, 4, 5\): pass mask\[:, None, None, :\]$"):
+    with pytest.raises(ValueError, match=r"must broadcast to x of \(2, 3, 4, 5\): pass mask\[:, None, None, :\]$"):
         pyflowk.masked_softmax(scores, key_mask)
     pyflowk.masked_softmax(scores, key_mask[:, None, None, :])
-    with pytest.raises(ValueError, match=r"mask has shape \(3, 5\), must broadcast to \(2, 3, 4, 5\)$"):
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 5\), must broadcast to x of \(2, 3, 4, 5\)$"):
         pyflowk.masked_softmax(scores, np.zeros((3, 5), bool))
     with pytest.raises(TypeError, match=r"x is a list, .*: pass np.asarray\(x\)$"):
         pyflowk.relu([1.0, 2.0])

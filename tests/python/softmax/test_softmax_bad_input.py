@@ -86,7 +86,7 @@ class BadCall(NamedTuple):
 
 BAD_PYTHON = {
     "mask of other columns": BadCall(
-        ValueError, r"mask has shape \(3, 5\), must broadcast to \(2, 3, 4\)$", {"mask": ((3, 5), "bool")}
+        ValueError, r"mask has shape \(3, 5\), must broadcast to x of \(2, 3, 4\)$", {"mask": ((3, 5), "bool")}
     ),
     "mask of other rows and one column": BadCall(ValueError, r"mask has shape \(2, 1\)", {"mask": ((2, 1), "bool")}),
     "mask of other rows": BadCall(ValueError, r"mask has shape \(2, 4\)", {"mask": ((2, 4), "bool")}),
