@@ -225,14 +225,16 @@ def call_all():
     for arguments, options in calls:
         options = options | ({"dtype": "float32"} if "scale" in options else {})
         pyflowk.permute(*arguments, **options)
-        print(pyflowk.explain(pyflowk.permute, *arguments, **options))
+        plans.append(pyflowk.explain(pyflowk.permute, *arguments, **options))
 
 
+plans = []  # printed by one thread: print() of several can write other bytes (cpython#118138)
 threads = [threading.Thread(target=call_all) for _ in range(4)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
+print("\\n".join(plans))
 """
 LOG = [
     "float32 31x9x14 2,0,1",
