@@ -721,8 +721,8 @@ typedef struct flowk_softmax_mask {
  *   1). With mask == NULL they may be any: the softmax over the channels of NCHW has the shape {n, h, w, c} and the
  *   strides {c h w, w, 1, h w}. The last extent is at most 2^30.
  * Scalars: `scale` is finite, of either sign, and |scale| <= 2^126 unless x is float64; with a scale of 0 an infinite x
- *   counts as infinite without a bias, and gives NaN with one. `log_softmax` is 0 or 1. `mask` NULL: no column is
- *   masked.
+ *   gives NaN if there is a bias, row_scale or softcap, and otherwise counts as infinite. If only the row_scale of a
+ *   row is 0, an infinite x gives NaN or counts as infinite. `log_softmax` is 0 or 1. `mask` NULL: no column is masked.
  * Element types: float16, bfloat16, float32 or float64. y has x's type, or one of the two is float32 and the other
  *   float16 or bfloat16.
  * Pointers: y may be x itself (same pointer, strides and type); otherwise it must not overlap x. It must not overlap a

@@ -21,7 +21,8 @@ SoftmaxMask mask_of(const SoftmaxRequest& request) {
   const bool has_dense = request.pointers[softmax_dense] != nullptr, has_score_terms = has_score_terms_of(request);
   if (request.pointers[softmax_bias_or_y] != nullptr || (has_score_terms && has_dense)) return SoftmaxMask::bias;
   // Exponents that are computed from x are rounded differently, and only rows of some alignments have such kernels.
-  if (has_score_terms) return request.batch_invariant ? SoftmaxMask::bias : SoftmaxMask::scores;
+  // With a scale of 0 they are not NaN for an infinite x.
+  if (has_score_terms) return request.batch_invariant || request.scale == 0 ? SoftmaxMask::bias : SoftmaxMask::scores;
   return has_dense ? SoftmaxMask::dense : SoftmaxMask::none;
 }
 

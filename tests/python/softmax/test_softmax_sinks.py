@@ -272,6 +272,21 @@ def test_a_scale_of_0_under_a_softcap_gives_equal_results(arrays: Any, dtype: st
         np.testing.assert_allclose(y, 1 / columns, rtol=2e-3 if dtype == "float16" else 1e-6)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [3, 24, 200, 1001])
+def test_an_infinite_x_with_a_scale_of_0_and_scores_is_nan(arrays: Any, dtype: str, columns: int) -> None:
+    numbers = arrays.put(np.full(1, 0.5, np.float64 if dtype == "float64" else np.float32))
+    for first, infinity, log in itertools.product((0, 1), (np.inf, -np.inf), (False, True)):
+        for options in ({"row_scale": numbers}, {"softcap": 3.0}, {"causal": True, "row_scale": numbers}):
+            flat = np.random.default_rng(columns).normal(size=4 * columns + 1).astype(dtype)
+            flat[first + 2 * columns + columns // 2 - 1] = infinity
+            x = arrays.put(flat)[first : first + 4 * columns].reshape(4, columns)
+            y = arrays.fetch(pyflowk.masked_softmax(x, scale=0.0, log=log, out=x, **options)).astype(np.float64)
+            unmasked = np.tri(4, columns, columns - 4 if "causal" in options else columns, bool)
+            is_row_of_it = (np.arange(4) == 2)[:, None]
+            assert (np.isnan(y) == (unmasked & is_row_of_it)).all(), (first, infinity, log, options)
+
+
 def test_no_column_and_no_row() -> None:
     x = np.zeros((2, 3, 0), np.float32)
     sinks = np.zeros(3, np.float32)
