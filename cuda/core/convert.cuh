@@ -60,8 +60,8 @@ __device__ __forceinline__ ComputeType<T> widen(T x) {
 // x rounded to float16, to the nearest and ties to even.
 __device__ __forceinline__ Float16 to_float16(float x) {
 #ifdef FLOWK_SIMT
-  // Numbers whose result is normal are rounded as integers. cuda_fp16.h branches on the bits that are rounded off, and
-  // every second branch is mispredicted.
+  // If the result is a normal number, its bits are rounded as an integer. cuda_fp16.h branches on the dropped bits, and
+  // the CPU mispredicts every second branch.
   const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffff;
   constexpr uint32_t min_normal = 0x38800000, above_all_rounded = 0x477ff000, exponent_shift = 0x38000000;
   if (magnitude >= min_normal && magnitude < above_all_rounded) {

@@ -18,8 +18,8 @@ using Pack = std::conditional_t<
     std::conditional_t<Bytes == 2, uint16_t,
                        std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 8, uint2, uint4>>>>;
 
-// Returns `address`, and tells the compiler that it is in global memory. The compiler does not know that of an address
-// that was read from shared memory.
+// Returns `address`, and tells the compiler that it points to global memory. The compiler cannot know this if the
+// address was read from shared memory.
 __device__ __forceinline__ unsigned char* in_global_memory(unsigned char* address) {
 #ifndef FLOWK_SIMT
   __builtin_assume(__isGlobal(address));

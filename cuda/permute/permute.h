@@ -105,8 +105,7 @@ struct PermutePlan {
   friend bool operator==(const PermutePlan&, const PermutePlan&) = default;
 
   PermuteKernel kernel() const { return static_cast<PermuteKernel>(mechanism.index()); }
-  // The kernel parameters of a copy, those that all tiles have, and those of channels; null if the mechanism has
-  // others.
+  // The kernel parameters of a copy, of a tile or of channels; null if the mechanism has other parameters.
   const CopyParams* copy() const { return find<CopyParams>(); }
   const TileParams* tile() const { return find<TileParams>(); }
   const ChannelParams* channels() const { return find<ChannelParams>(); }

@@ -85,8 +85,8 @@ struct ByPlane {
 
 // A thread keeps its vector of columns and steps over rows of channels * inner elements.
 struct ByColumn {
-  // The special form needs tensors that are aligned alike, of which only the first and the last vector may be partial,
-  // and alphas of the type of x.
+  // The special form needs alphas of x's type, and tensors with the same alignment, in which only the first and the
+  // last vector may be partial.
   bool is_general = false;
   ByColumnParams params;
   friend bool operator==(const ByColumn&, const ByColumn&) = default;

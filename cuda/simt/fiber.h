@@ -27,7 +27,7 @@ struct AsyncCopy {
   std::uint32_t group;
 };
 
-// A stack, at whose top this struct lies, and the copies that the thread on it has yet to do.
+// A stack, and the copies that the thread on it still has to do. This struct lies at the top of the stack.
 struct Fiber : Context {
   static constexpr std::uint32_t max_copies = 64;
 

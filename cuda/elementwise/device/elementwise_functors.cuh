@@ -14,8 +14,8 @@ constexpr int B = 1, I = 2, F = 4;
 constexpr int BI = B | I, IF = I | F, BIF = B | I | F;
 }  // namespace takes
 
-// The operations of a kernel: one operation; or all whose cost is one of kCosts, with the registers of kRegisters.
-// kIsDouble: they compute in float64.
+// The operations that a kernel can do. OneOp: one operation. AllOps: all operations with a cost of kCosts; the kernel
+// has the registers of an operation of cost kRegisters. kIsDouble: the operations compute in float64.
 template <auto kOp>
 struct OneOp {
   static constexpr OpCost cost = cost_of(kOp);

@@ -14,8 +14,8 @@
 
 namespace flowk::permute {
 
-// The pair of src and dst that a block works on, and the block's number among the blocks of that pair. Neighbouring
-// blocks take the same part of different pairs.
+// Which pair of src and dst a block works on, and the number of the block within this pair. Neighbouring blocks take
+// the same part of different pairs.
 struct PairBlock {
   uint32_t block = blockIdx.x;
   int64_t src_offset = 0;

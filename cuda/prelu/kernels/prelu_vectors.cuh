@@ -110,7 +110,8 @@ __device__ __forceinline__ VectorAlphas<T, A> load_alphas(const void* alpha, Alp
 }
 
 // x > 0 ? kept : alpha * kept, each product rounded once. Calls visit(j, x, kept) for the elements that are not > 0, in
-// the type that T is computed in. With pairs it is called for all elements, with zeros instead of those that are > 0.
+// the type that T is computed in. If elements are computed in pairs, visit() is called for every element, with zeros if
+// the element is > 0.
 template <class T, class A, class Visit>
 __device__ __forceinline__ uint4 gate_vector(const uint4& x_bytes, const uint4& kept_bytes,
                                              const VectorAlphas<T, A>& alphas, Visit&& visit) {

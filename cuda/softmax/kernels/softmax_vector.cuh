@@ -133,7 +133,8 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// Replaces the elements of a vector before element `count` < vector_width, or from it on, by those of another vector.
+// Cuts a vector before element `count` < vector_width. One of the two parts can be replaced by the elements of another
+// vector.
 template <class T>
 struct VectorCut {
   uint32_t past[4];  // ones from that element on

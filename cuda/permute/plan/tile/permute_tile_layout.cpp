@@ -141,7 +141,7 @@ void set_load(const PermuteProblem& problem, const TileLayout& layout, const Til
         std::max<int64_t>(problem.src_strides[layout.src_rows.dims[i]], 0) * (layout.src_rows.extents[i] - 1);
 }
 
-// Begins the plan of a layout with what all mechanisms have in common, and what those with a TileLoad do.
+// Begins the plan of a layout: sets the fields that all mechanisms have, and the TileLoad of mechanisms that have one.
 template <class Mechanism>
 auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num_threads, PermutePlan* plan) {
   Mechanism& mechanism = plan->mechanism.emplace<Mechanism>();
