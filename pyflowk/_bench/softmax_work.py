@@ -311,12 +311,13 @@ class SoftmaxWork(Work):
         return self.is_written(fetched) and worst <= limit and (not self.second_outs or self._is_dbias_right())
 
     def _is_dbias_right(self) -> bool:
-        """Against sums in float64, for some rows of the bias."""
+        """Against sums in float64, for some rows of the bias: one, or up to SAMPLED_ELEMENTS of dy."""
         b, h, q, k = self.shape
         shape, eps = self.second_outs[0].shape, limits(self.types)[0]
         got = self.second_outs[0].fetch().reshape(shape).astype(np.float64)
         dy, y = (self._rows_of(one.fetch()).reshape(b, h, q, k) for one in self.operands[0])
-        for row in np.unique(np.linspace(0, math.prod(shape[:-1]) - 1, 5).astype(np.int64)):
+        count = max(1, min(5, SAMPLED_ELEMENTS * math.prod(shape) // (k * math.prod(self.shape))))
+        for row in np.unique(np.linspace(0, math.prod(shape[:-1]) - 1, count).astype(np.int64)):
             at = np.unravel_index(row, shape[:-1])
             part = tuple(i if n == extent else slice(None) for i, n, extent in zip(at, shape, self.shape))
             of_dy, of_y = (one[part].reshape(-1, k).astype(np.float64) for one in (dy, y))
