@@ -55,10 +55,12 @@ bool is_shared(const int64_t* shape, const int64_t* strides, int d) {
 
 Status find_sizes(int32_t rank, const int64_t* shape, const int64_t* strides, flowk_dtype y_dtype,
                   BiasGradientSizes* sizes) {
-  *sizes = {1, 1, shape[rank - 1], y_dtype};
+  *sizes = {.columns = shape[rank - 1], .y_dtype = y_dtype};
   bool overflows = false;
   for (int d = 0; d < rank - 1; ++d) {
-    int64_t& rows = is_shared(shape, strides, d) ? sizes->members : sizes->groups;
+    if (shape[d] == 1) continue;
+    sizes->members_are_neighbours = is_shared(shape, strides, d);
+    int64_t& rows = sizes->members_are_neighbours ? sizes->members : sizes->groups;
     overflows |= __builtin_mul_overflow(rows, shape[d], &rows);
   }
   int64_t num_rows = 0;
@@ -101,7 +103,7 @@ Status check_dbias(DbiasArguments* given, BiasGradientRequest* request, bool* is
   const Operand& dbias = given->dbias;
   const int32_t rank = call.rank;
   FLOWK_RETURN_IF_ERROR(check_other_dtype("dbias_dtype", dbias.dtype, "y_dtype", call.y.dtype));
-  BiasGradientSizes sizes;
+  BiasGradientSizes& sizes = request->sizes;
   FLOWK_RETURN_IF_ERROR(find_sizes(rank, call.shape, dbias.strides, call.y.dtype, &sizes));
   *is_empty = sizes.groups == 0 || sizes.columns == 0;
   if (*is_empty) return {};
@@ -110,8 +112,7 @@ Status check_dbias(DbiasArguments* given, BiasGradientRequest* request, bool* is
   Layout layout;
   FLOWK_RETURN_IF_ERROR(make_layout(dbias, rank, shape, true, &layout));
   FLOWK_RETURN_IF_ERROR(check_no_self_overlap("dbias", layout));
-  request->has_members = sizes.members > 0;
-  if (request->has_members) {
+  if (sizes.members > 0) {
     CallTensor tensors[max_call_tensors];
     const int count = tensors_of(call, tensors);
     for (int i = 0; i < count; ++i)
@@ -132,10 +133,8 @@ Status check_dbias(DbiasArguments* given, BiasGradientRequest* request, bool* is
   return {};
 }
 
-Status check_workspace(const DbiasArguments& given, const Device& device) {
+Status check_workspace(const DbiasArguments& given, const BiasGradientSizes& sizes, const Device& device) {
   const SoftmaxArguments& call = given.softmax;
-  BiasGradientSizes sizes;
-  FLOWK_RETURN_IF_ERROR(find_sizes(call.rank, call.shape, given.dbias.strides, call.y.dtype, &sizes));
   const int64_t num_bytes = bias_gradient_workspace_bytes(sizes, device);
   if (num_bytes == 0) return {};
   FLOWK_RETURN_IF_ERROR(check_workspace_memory(given.workspace, given.workspace_bytes, num_bytes));
@@ -153,7 +152,8 @@ flowk_status softmax_dbias(DbiasArguments arguments, const PlanUse& use) {
   return check_plan_run<BiasGradientRequest>(
       use, [&](BiasGradientRequest* request, bool* is_empty) { return check_dbias(&arguments, request, is_empty); },
       [&](const BiasGradientRequest& request, const Device& device) -> Status {
-        if (!use.explains && request.has_members) FLOWK_RETURN_IF_ERROR(check_workspace(arguments, device));
+        if (!use.explains && request.sizes.members > 0)
+          FLOWK_RETURN_IF_ERROR(check_workspace(arguments, request.sizes, device));
         BiasGradientPlan plan;
         plan_bias_gradient(request, device, &plan);
         FLOWK_RETURN_IF_ERROR(check_grid("dbias", plan.launch));

@@ -13,42 +13,60 @@
 
 namespace flowk::softmax {
 
-constexpr int max_bias_gradient_threads = 1024;  // per block
+constexpr int max_bias_gradient_threads = 512;  // per block
+constexpr int max_bias_gradient_vectors = 4;    // of 16 bytes of dy, and of y, that a thread holds at most
 
 // The rows that share one row of the bias are a group; they are its members. The dimensions over which the bias is
-// shared are the innermost ones of SoftmaxParams::rows: row = group * members + member. A group has `chunks` chunks of
-// members, and chunk i has the members i, i + chunks, ... The threads of a row, lanes_per_row of them, take one chunk.
+// shared are the innermost ones of SoftmaxParams::rows: row = group * members + member. The members of a group are in
+// chunk_blocks * block_chunks chunks: chunk i has the members i, i + chunks, ... A block has block_chunks chunks of
+// each of 2^groups_shift neighbouring groups; lanes_per_row threads take one chunk.
 struct BiasGradient {
   unsigned char* dbias = nullptr;
   flowk_dtype dbias_dtype = FLOWK_FLOAT32;
   int64_t groups = 1;
   int64_t members = 1;
-  // More than 1: `partials` has the sum of each chunk, (chunks, groups, columns) of float32, of a float64 y float64. 0:
-  // dbias is set to zeros.
-  int32_t chunks = 1;
-  Divider groups_of_chunk;  // `groups`, if there are several chunks
+  int32_t groups_shift = 0;
+  int32_t block_chunks = 1;
+  int64_t num_group_blocks = 1;
+  // More than 1: `partials` has the sums of each block, (chunk_blocks, groups, columns) of float32, of a float64 y
+  // float64. 0: dbias is set to zeros.
+  int32_t chunk_blocks = 1;
+  Divider group_blocks;  // num_group_blocks, if there are several chunk blocks
   WideDivider columns;
   unsigned char* partials = nullptr;
-  // Each thread has the sums of the columns of its vectors; in the workspace if they do not fit in shared memory.
+  // The sums of a block's rows, row_sums elements each; in the workspace if they do not fit in shared memory.
   unsigned char* sums = nullptr;
-  int64_t block_sums_bytes = 0;
-  int32_t sums_offset_bytes = 0;  // in shared memory
-  int32_t row_vectors = 0;        // the last one may not be whole
-  int32_t vectors_per_thread = 0;
-  bool by_vectors = false;     // dy, y and dx are read and written by whole vectors; false: by single elements
-  int32_t element_step = 1;    // columns between the elements of a thread's vector, as in row_in_registers
-  bool stores_vectors = true;  // of dbias, or of the partials
+  int64_t row_sums = 0;
+  int64_t block_sums = 0;
+  int32_t sums_offset_bytes = 0;   // in shared memory
+  int32_t vectors_per_thread = 0;  // of a row's frame
+  int32_t held_vectors = 0;        // of them; the others are loaded twice
+  bool has_edges = false;          // the columns are not whole vectors
+  bool has_steps = false;          // from a member to the next of the same chunk: bytes in dy, y and dx
+  int64_t steps[3] = {};
+  bool by_vectors = false;              // dy, y and dx are read and written by whole vectors; false: by single elements
+  bool has_frames = false;              // false: a row's first vector starts with its first column
+  const unsigned char* memory[2] = {};  // of dy and y; the vectors of a row within it are read whole
+  const unsigned char* memory_end[2] = {};
   friend bool operator==(const BiasGradient&, const BiasGradient&) = default;
+};
+
+// What the workspace and the order of all sums depend on.
+struct BiasGradientSizes {
+  int64_t groups = 1, members = 1, columns = 0;
+  flowk_dtype y_dtype = FLOWK_FLOAT32;
+  bool members_are_neighbours = false;  // the innermost dimension of several rows is one over which the bias is shared
 };
 
 // A checked call. `softmax` is the call of flowk_masked_softmax_backward() with the same arguments, without a softcap
 // and a scale per row; softmax_out is nullptr if dx is not wanted, and the strides of softmax_dense are those of dbias.
+// If there are no members, the extents over which the bias is shared are 1 in it.
 struct BiasGradientRequest {
   SoftmaxRequest softmax;
+  BiasGradientSizes sizes;
   void* dbias = nullptr;
   flowk_dtype dbias_dtype = FLOWK_FLOAT32;
   void* workspace = nullptr;
-  bool has_members = true;  // false: the bias is shared over an extent of 0, which is 1 in `softmax`
 };
 
 struct BiasGradientPlan {
@@ -60,11 +78,6 @@ struct BiasGradientPlan {
   friend bool operator==(const BiasGradientPlan&, const BiasGradientPlan&) = default;
 };
 
-// What the workspace depends on.
-struct BiasGradientSizes {
-  int64_t groups, members, columns;
-  flowk_dtype y_dtype;
-};
 int64_t bias_gradient_workspace_bytes(const BiasGradientSizes& sizes, const Device& device);
 
 void plan_bias_gradient(const BiasGradientRequest& request, const Device& device, BiasGradientPlan* plan);

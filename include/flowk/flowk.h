@@ -840,10 +840,11 @@ FLOWK_API flowk_status flowk_masked_softmax_backward_dbias_workspace_bytes(int32
  * Sizes of 0: if an extent over which the bias is shared is 0, and none of the others is, dbias is set to zeros.
  * Statuses: those of flowk_masked_softmax_backward(); INVALID_ARGUMENT if `workspace_bytes` is too small, or for dx
  *   with row_scale or a softcap.
- * Numerics: computed and summed in float32 (float64 for float64); each result is rounded once. The order of all sums
- *   depends on the shape, the dimensions in which the bias is shared, and y_dtype alone. So do the bits of dbias and
- *   dx: they are the same on all GPUs of one architecture, and those of a row of dx are the same in every batch. Masked
- *   columns add nothing, for any values of dy and y. A NaN or an infinity propagates by the formula.
+ * Numerics: computed and summed in float32 (float64 for float64); each result is rounded once. The order in which rows
+ *   are added depends on the shape, the dimensions in which the bias is shared, and y_dtype alone, and the order of a
+ *   row's sum on these and on the row's address modulo 16; with batch_invariant in `mask` not on the address, and rows
+ *   are loaded twice. The bits are the same on all GPUs of one architecture. Masked columns add nothing, for any values
+ *   of dy and y. A NaN or an infinity propagates by the formula.
  */
 FLOWK_API flowk_status flowk_masked_softmax_backward_dbias(
     const void *dy, const int64_t *dy_strides, const void *y, const int64_t *y_strides, flowk_dtype y_dtype, void *dx,

@@ -655,6 +655,7 @@ def masked_softmax_backward_dbias(
     window: int | None = None,
     scale: float = 1.0,
     log: bool = False,
+    batch_invariant: bool = False,
     need_dx: bool = True,
     dtype: DTypeLike | None = None,
 ) -> tuple[Array | None, Array | None]:
@@ -671,6 +672,7 @@ def masked_softmax_backward_dbias(
         window=window,
         scale=scale,
         log=log,
+        batch_invariant=batch_invariant,
         need_dx=need_dx,
         dtype=dtype,
     )

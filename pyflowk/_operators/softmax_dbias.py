@@ -37,6 +37,7 @@ def masked_softmax_backward_dbias(
     window: int | None = None,
     scale: float = 1.0,
     log: bool = False,
+    batch_invariant: bool = False,
     need_dx: bool = True,
     dtype: DTypeLike | None = None,
     dx_out: Array | None = None,
@@ -52,7 +53,7 @@ def masked_softmax_backward_dbias(
 
     Parameters
     ----------
-    dy, y, dlse, lengths, lengths_from_right, causal, causal_offset, window, scale, log : optional
+    dy, y, dlse, lengths, lengths_from_right, causal, causal_offset, window, scale, log, batch_invariant : optional
         As in `masked_softmax_backward`. With a softcap or a row_scale, dbias is that of a call without them, and
         `masked_softmax_backward` has dx.
     bias : array
@@ -76,7 +77,8 @@ def masked_softmax_backward_dbias(
     Returns
     -------
     dx, dbias : array or None
-        Sums are taken in float32, in float64 for float64, in an order that depends on the shapes and y's dtype alone.
+        Sums are taken in float32, in float64 for float64. The order in which rows are added depends on the shapes and
+        y's dtype alone.
 
     Raises
     ------
@@ -101,7 +103,8 @@ def masked_softmax_backward_dbias(
     """
     both = _PATH.call if call_path.is_compiling() else _PATH.cached_call
     return both(  # type: ignore[no-any-return]
-        *(dy, y, bias, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, need_dx, dtype, scale),
+        *(dy, y, bias, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, batch_invariant),
+        *(need_dx, dtype, scale),
         *(dx_out, dbias_out, workspace, stream),
     )
 
@@ -118,11 +121,11 @@ def masked_softmax_backward_dbias_workspace_bytes(y: Array, bias: Array) -> int:
 
 
 def _request(*given: Any) -> Request:
-    arrays, options, (scale, dx_out, _, _) = given[:5], given[5:12], given[12:]
+    arrays, options, (scale, dx_out, _, _) = given[:5], given[5:13], given[13:]
     *of_mask, need_dx, dtype = options
     if not boolean(need_dx, "need_dx") and dx_out is not None:
         raise ValueError("dx_out is given, must be None where need_dx is False")
-    names = ("lengths_from_right", "causal", "causal_offset", "window", "log")
+    names = ("lengths_from_right", "causal", "causal_offset", "window", "log", "batch_invariant")
     checked = checked_options(**dict(zip(names, of_mask)), dtype=dtype)
     factor = scale if type(scale) is float else number(scale, "scale")
     return Request(_DBIAS, arrays, (checked, need_dx), (factor,))

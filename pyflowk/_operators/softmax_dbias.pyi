@@ -10,13 +10,13 @@ from .._typing import Array, ArrayT, DTypeLike, Stream
 @overload
 def masked_softmax_backward_dbias(dy: NDArray[Any], y: Array, bias: Array, *, dlse: Array | None = ...,
         lengths: Array | None = ..., lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ...,
-        window: int | None = ..., scale: float = ..., log: bool = ..., need_dx: bool = ...,
+        window: int | None = ..., scale: float = ..., log: bool = ..., batch_invariant: bool = ..., need_dx: bool = ...,
         dtype: DTypeLike | None = ..., dx_out: Array | None = ..., dbias_out: Array | None = ...,
         workspace: Array | None = ..., stream: Stream | None = ...) -> tuple[NDArray[Any] | None, Any]: ...
 @overload
 def masked_softmax_backward_dbias(dy: ArrayT, y: Array, bias: Array, *, dlse: Array | None = ...,
         lengths: Array | None = ..., lengths_from_right: bool = ..., causal: bool = ..., causal_offset: int = ...,
-        window: int | None = ..., scale: float = ..., log: bool = ..., need_dx: bool = ...,
+        window: int | None = ..., scale: float = ..., log: bool = ..., batch_invariant: bool = ..., need_dx: bool = ...,
         dtype: DTypeLike | None = ..., dx_out: Array | None = ..., dbias_out: Array | None = ...,
         workspace: Array | None = ..., stream: Stream | None = ...) -> tuple[ArrayT | None, Any]: ...
 def masked_softmax_backward_dbias_workspace_bytes(y: Array, bias: Array) -> int: ...

@@ -228,7 +228,7 @@ def _softmax_backward(call: Call, request: Request) -> Any:
 def _softmax_backward_dbias(call: Call, request: Request) -> Any:
     options, need_dx = request.options
     named = _options(options, "return_")
-    del named["softcap"], named["batch_invariant"]
+    del named["softcap"]
     dx, dbias = _by_names(call, "masked_softmax_backward_dbias", request, **named)
     return dx if need_dx else None, dbias
 

@@ -10,20 +10,22 @@ namespace flowk::softmax {
 // Loads elements [first, end) of the vector at `address`; the others are 0. For the ends of a tensor.
 template <class T>
 __device__ __forceinline__ uint4 load_elements(const unsigned char* address, int first, int end) {
-  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   constexpr unsigned bits = 8 * sizeof(T);
   uint4 vector = {0, 0, 0, 0};
   // Each element is shifted in above the previous ones.
 #pragma unroll 1
   for (int j = 0; j < vector_width<T>; ++j) {
-    const uint32_t element = j >= first && j < end ? reinterpret_cast<const Bits*>(address)[j] : Bits{0};
-    if constexpr (bits == 32) {
+    const Bits element = j >= first && j < end ? reinterpret_cast<const Bits*>(address)[j] : Bits{0};
+    if constexpr (bits == 64) {
+      vector = {vector.z, vector.w, static_cast<uint32_t>(element), static_cast<uint32_t>(element >> 32)};
+    } else if constexpr (bits == 32) {
       vector = {vector.y, vector.z, vector.w, element};
     } else {
       vector.x = __funnelshift_r(vector.x, vector.y, bits);
       vector.y = __funnelshift_r(vector.y, vector.z, bits);
       vector.z = __funnelshift_r(vector.z, vector.w, bits);
-      vector.w = vector.w >> bits | element << (32 - bits);
+      vector.w = vector.w >> bits | uint32_t{element} << (32 - bits);
     }
   }
   return vector;

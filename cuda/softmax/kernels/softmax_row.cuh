@@ -305,6 +305,15 @@ struct RowOutput {
                                                const ComputeType<T> (&values)[vector_width<T>]) const {
     with_type([&](auto type) { store_values<typename decltype(type)::type>(address, values); });
   }
+  // And those of its elements [first, end).
+  __device__ __forceinline__ void store_columns(unsigned char* address, const ComputeType<T> (&values)[vector_width<T>],
+                                                int first, int end) const {
+    with_type([&](auto type) {
+#pragma unroll
+      for (int j = 0; j < vector_width<T>; ++j)
+        if (j >= first && j < end) store_element<typename decltype(type)::type>(address, j, values[j]);
+    });
+  }
   __device__ __forceinline__ void store_column(unsigned char* row, int64_t column, ComputeType<T> value) const {
     with_type([&](auto type) { store_element<typename decltype(type)::type>(row, column, value); });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bias_gradient: groups the rows that share a row of the bias, chooses chunks of them and threads, and says so.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "core/divide.h"
@@ -13,40 +14,69 @@
 namespace flowk::softmax {
 namespace {
 
-// A thread has good_vectors vectors of a row if the row has threads enough. There are chunks until the grid has
-// good_threads threads, or a chunk has few members: their sums are then more than a small part of what is read. Not
-// measured.
-constexpr int32_t good_vectors = 2, good_block_threads = 256;
-constexpr int64_t good_threads = int64_t{1} << 18, min_chunk_members = 8, max_chunks = 4096;
+// A row costs each of its threads as much as thread_vectors vectors, besides the vectors themselves. Rows of up to a
+// warp share blocks of good_block_threads. Neighbouring rows of the bias that a block takes have near_bytes of dy, if
+// the tensor has them next to each other; the other rows of the block are further chunks of the same rows of the bias.
+// A chunk has at least min_chunk_members members, so that the sums are a small part of what is read. Chunks of several
+// blocks are made until the grid has max_blocks. Not measured.
+constexpr int32_t thread_vectors = 2, good_block_threads = 128;
+constexpr int64_t near_bytes = 1024, min_chunk_members = 8, max_blocks = 1024;
 // Of bias_gradient_of_chunks: partials that a thread loads at once.
 constexpr int32_t partials_in_flight = 8;
 
-// What depends on the sizes alone, and so does the order of all sums.
+// The threads of a row whose frame has at most this number of vectors.
+int32_t lanes_of_frame(int64_t vectors) {
+  int32_t found = max_bias_gradient_threads;
+  int64_t least = INT64_MAX;
+  for (int32_t lanes = 1; lanes <= max_bias_gradient_threads; lanes += lanes < warp_lanes ? lanes : warp_lanes) {
+    const int64_t own = ceil_div(vectors, int64_t{lanes}), cost = lanes * (own + thread_vectors);
+    if (own > max_bias_gradient_vectors || cost >= least) continue;
+    least = cost;
+    found = lanes;
+  }
+  return found;
+}
+
+// What depends on the sizes alone, and so does the order of all sums over rows.
 struct BiasGradientLayout {
-  int32_t sum_bytes, width, row_vectors, lanes, block_threads, vectors_per_thread, exchange_offset_bytes;
-  int64_t chunks, num_blocks, block_sums_bytes;
+  int32_t sum_bytes, width, lanes, block_threads, groups_shift, block_chunks, chunk_blocks, exchange_offset_bytes;
+  int64_t num_group_blocks, row_sums, block_sums;
   bool sums_are_shared;
 
   BiasGradientLayout(const BiasGradientSizes& sizes, const Device& device) {
     const int32_t element_bytes = dtype_info(sizes.y_dtype).element_bytes;
     sum_bytes = std::max(element_bytes, 4);
     width = vector_bytes / element_bytes;
-    row_vectors = static_cast<int32_t>(ceil_div(sizes.columns, int64_t{width}));
-    lanes = std::min(lanes_for(row_vectors, good_vectors), max_bias_gradient_threads);
+    const bool has_whole_vectors = sizes.columns % width == 0;
+    lanes = lanes_of_frame(ceil_div(sizes.columns + (has_whole_vectors ? 0 : width - 1), int64_t{width}));
     block_threads = lanes > warp_lanes ? lanes : good_block_threads;
-    vectors_per_thread = static_cast<int32_t>(ceil_div(int64_t{row_vectors}, int64_t{lanes}));
-    const int64_t good_chunks = good_threads / std::min(lanes * std::min(sizes.groups, good_threads), good_threads);
-    chunks = std::min({good_chunks, max_chunks, std::max<int64_t>(sizes.members / min_chunk_members, 1)});
-    if (sizes.members == 0) chunks = 0;
-    num_blocks = ceil_div(chunks * sizes.groups, int64_t{block_threads / lanes});
-    block_sums_bytes = int64_t{vectors_per_thread} * width * sum_bytes * block_threads;
+    const auto log2_of = [](int64_t n) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(n | 1))) - 1; };
+    const int rows_shift = log2_of(block_threads / lanes);
+    const int near_shift =
+        sizes.members_are_neighbours ? 0 : log2_of(ceil_div(near_bytes, sizes.columns * element_bytes) * 2 - 1);
+    const int chunks_shift = std::min(log2_of(sizes.members / min_chunk_members), std::max(rows_shift - near_shift, 0));
+    groups_shift = rows_shift - chunks_shift;
+    block_chunks = 1 << chunks_shift;
+    num_group_blocks = ceil_div(sizes.groups, int64_t{1} << groups_shift);
+    chunk_blocks = static_cast<int32_t>(std::max<int64_t>(std::min(max_blocks / std::min(num_group_blocks, max_blocks),
+                                                                   sizes.members / (block_chunks * min_chunk_members)),
+                                                          1));
+    if (sizes.members == 0) chunk_blocks = 0;
+    // As ColumnSums has them. Neighbouring rows of a warp, wherever they start in a vector, are added to different
+    // banks.
+    const int64_t places = sizes.columns + (has_whole_vectors ? 0 : 2 * width), pack = vector_bytes / sum_bytes;
+    row_sums = places + (has_whole_vectors ? places / 32 * pack : places / width);
+    const int64_t past_bank = has_whole_vectors ? pack : sizes.columns + std::max(lanes * width / 32, 1);
+    row_sums += (past_bank + 2 * width - row_sums % (2 * width)) % (2 * width);
+    block_sums = round_up(row_sums * (block_threads / lanes), pack);
     const int32_t num_warps = std::max(lanes / warp_lanes, 1);
     exchange_offset_bytes = static_cast<int32_t>(
         round_up(2 * exchange_step_bytes(partial_result_bytes(element_bytes), num_warps, 1), line_bytes));
-    sums_are_shared = exchange_offset_bytes + block_sums_bytes <= device.shared_bytes_per_block;
+    sums_are_shared = exchange_offset_bytes + block_sums * sum_bytes <= device.shared_bytes_per_block;
   }
+  int64_t num_blocks() const { return num_group_blocks * chunk_blocks; }
   int64_t partials_bytes(const BiasGradientSizes& sizes) const {
-    return chunks > 1 ? round_up(chunks * sizes.groups * sizes.columns * sum_bytes, line_bytes) : 0;
+    return chunk_blocks > 1 ? round_up(chunk_blocks * sizes.groups * sizes.columns * sum_bytes, line_bytes) : 0;
   }
 };
 
@@ -70,7 +100,8 @@ int64_t put_members_first(SoftmaxRows* rows) {
 
 int64_t bias_gradient_workspace_bytes(const BiasGradientSizes& sizes, const Device& device) {
   const BiasGradientLayout layout(sizes, device);
-  return layout.partials_bytes(sizes) + (layout.sums_are_shared ? 0 : layout.num_blocks * layout.block_sums_bytes);
+  return layout.partials_bytes(sizes) +
+         (layout.sums_are_shared ? 0 : layout.num_blocks() * layout.block_sums * layout.sum_bytes);
 }
 
 void plan_bias_gradient(const BiasGradientRequest& request, const Device& device, BiasGradientPlan* plan) {
@@ -79,50 +110,58 @@ void plan_bias_gradient(const BiasGradientRequest& request, const Device& device
   BiasGradient& gradient = plan->gradient;
   gradient.members = put_members_first(&rows);
   gradient.groups = rows.num_rows / gradient.members;
-  const BiasGradientSizes sizes = {gradient.groups, request.has_members ? gradient.members : 0, call.request.columns,
-                                   call.request.in_dtype};
+  const BiasGradientSizes& sizes = request.sizes;
   const BiasGradientLayout layout(sizes, device);
   plan->in_dtype = call.request.in_dtype;
   fill_params(call, rows, layout.lanes, layout.block_threads / layout.lanes, &plan->params);
 
-  const int64_t width = layout.width;
-  const auto is_in_vectors = [&](SoftmaxOperand operand, flowk_dtype dtype) {
-    return is_aligned(call, operand, std::min<int64_t>(width * dtype_info(dtype).element_bytes, vector_bytes));
-  };
-  const bool has_whole_vectors = call.request.columns % width == 0;
   gradient.dbias = static_cast<unsigned char*>(request.dbias);
   gradient.dbias_dtype = request.dbias_dtype;
-  gradient.chunks = static_cast<int32_t>(layout.chunks);
+  gradient.groups_shift = layout.groups_shift;
+  gradient.block_chunks = layout.block_chunks;
+  gradient.num_group_blocks = layout.num_group_blocks;
+  gradient.chunk_blocks = layout.chunk_blocks;
   gradient.columns = WideDivider(static_cast<uint64_t>(call.request.columns));
-  gradient.row_vectors = layout.row_vectors;
-  gradient.vectors_per_thread = layout.vectors_per_thread;
-  gradient.by_vectors = has_whole_vectors && is_in_vectors(softmax_x, plan->in_dtype) &&
-                        is_in_vectors(softmax_bias_or_y, plan->in_dtype) &&
-                        is_in_vectors(softmax_out, call.request.out_dtype);
-  gradient.element_step = has_whole_vectors ? 1 : layout.lanes;
-  const int64_t dbias_bytes = std::min<int64_t>(width * dtype_info(request.dbias_dtype).element_bytes, vector_bytes);
-  const bool dbias_is_aligned = reinterpret_cast<uintptr_t>(request.dbias) % static_cast<uintptr_t>(dbias_bytes) == 0;
-  gradient.stores_vectors =
-      has_whole_vectors &&
-      (layout.chunks > 1 || (dbias_is_aligned && is_in_vectors(softmax_dense, request.dbias_dtype)));
+  // Frames start with the vector that has the row's first column. batch_invariant: a row's first vector starts with its
+  // first column wherever the row lies.
+  gradient.has_edges = call.request.columns % layout.width != 0;
+  gradient.has_frames = !call.request.batch_invariant && call.vectors_agree && gradient.has_edges;
+  gradient.by_vectors = call.vectors_agree && !call.takes_elements && (gradient.has_edges || !call.has_tails);
+  const int64_t frame_columns = call.request.columns + (gradient.has_frames ? layout.width - 1 : 0);
+  gradient.vectors_per_thread = static_cast<int32_t>(ceil_div(frame_columns, int64_t{layout.width} * layout.lanes));
+  // batch_invariant: the compiler may round sums of held vectors and of others in different ways.
+  const bool stores_edges = call.is_one_type && call.request.columns >= 2 * layout.width;
+  if (gradient.by_vectors && layout.sums_are_shared && !call.request.log_softmax && !call.request.batch_invariant &&
+      (!gradient.has_edges || stores_edges))
+    gradient.held_vectors = std::min(gradient.vectors_per_thread, max_bias_gradient_vectors);
+  gradient.has_steps = !call.has_interval && rows.dims[0].extent >= gradient.members;
+  const SoftmaxOperand stepped[] = {softmax_x, softmax_bias_or_y, softmax_out};
+  for (int k = 0; k < 3; ++k)
+    gradient.steps[k] = rows.dims[0].strides[stepped[k]] * layout.chunk_blocks * layout.block_chunks;
+  const SoftmaxOperand inputs[] = {softmax_x, softmax_bias_or_y};
+  for (int k = 0; k < 2; ++k) {
+    const OperandMemory memory = memory_of(call, inputs[k], call.row_bytes);
+    gradient.memory[k] = memory.first;
+    gradient.memory_end[k] = memory.end;
+  }
   auto* const workspace = static_cast<unsigned char*>(request.workspace);
-  if (layout.chunks > 1) {
-    gradient.groups_of_chunk = Divider(static_cast<uint32_t>(gradient.groups));
+  if (layout.chunk_blocks > 1) {
+    gradient.group_blocks = Divider(static_cast<uint32_t>(layout.num_group_blocks));
     gradient.partials = workspace;
   }
+  gradient.row_sums = layout.row_sums;
+  gradient.block_sums = layout.block_sums;
   gradient.sums_offset_bytes = layout.exchange_offset_bytes;
-  if (!layout.sums_are_shared) {
-    gradient.block_sums_bytes = layout.block_sums_bytes;
-    gradient.sums = workspace + layout.partials_bytes(sizes);
-  }
-  plan->launch = {.num_blocks = layout.num_blocks,
-                  .num_threads = layout.block_threads,
-                  .shared_bytes = layout.exchange_offset_bytes +
-                                  static_cast<int32_t>(layout.sums_are_shared ? layout.block_sums_bytes : 0),
-                  .uses_pdl = device.runs_pdl()};
-  if (layout.chunks == 1) return;
-  const int64_t warps = std::clamp<int64_t>(ceil_div(layout.chunks, int64_t{partials_in_flight}), 1,
-                                            max_bias_gradient_threads / warp_lanes);
+  if (!layout.sums_are_shared) gradient.sums = workspace + layout.partials_bytes(sizes);
+  plan->launch = {
+      .num_blocks = layout.num_blocks(),
+      .num_threads = layout.block_threads,
+      .shared_bytes = layout.exchange_offset_bytes +
+                      (layout.sums_are_shared ? static_cast<int32_t>(layout.block_sums) * layout.sum_bytes : 0),
+      .uses_pdl = device.runs_pdl()};
+  if (layout.chunk_blocks == 1) return;
+  const int64_t warps =
+      std::clamp<int64_t>(ceil_div(layout.chunk_blocks, partials_in_flight), 1, max_bias_gradient_threads / warp_lanes);
   plan->sum_launch = {.num_blocks = ceil_div(gradient.groups * call.request.columns, int64_t{warp_lanes}),
                       .num_threads = static_cast<int32_t>(warps * warp_lanes),
                       .shared_bytes = static_cast<int32_t>(warps * warp_lanes * layout.sum_bytes),
@@ -133,30 +172,31 @@ void explain_bias_gradient(const BiasGradientPlan& plan, char* text, size_t text
   TextWriter out = {text, text_bytes};
   const BiasGradient& gradient = plan.gradient;
   const SoftmaxParams& params = plan.params;
-  const int64_t members = gradient.chunks == 0 ? 0 : gradient.members;
+  const int64_t members = gradient.chunk_blocks == 0 ? 0 : gradient.members;
   if (text_bytes > 0) text[0] = '\0';
   out.add("bias_gradient: the threads of a row take one after the other of the rows that share a row of the bias\n");
   out.add("  backward %s to %s%s: %lld row%s of %d columns, each shared by %lld row%s\n",
           dtype_info(plan.in_dtype).name, dtype_info(gradient.dbias_dtype).name,
           params.out == nullptr ? "" : ", and dx", static_cast<long long>(gradient.groups), plural(gradient.groups),
           params.columns, static_cast<long long>(members), plural(members));
-  if (gradient.chunks == 0) out.add("  dbias is set to zeros\n");
+  if (gradient.chunk_blocks == 0) out.add("  dbias is set to zeros\n");
   if (plan.launch.num_blocks > 0) {
     out.add("  row: %d thread%s of a block, %d vector%s of 16 bytes per thread%s", params.lanes_per_row,
             plural(params.lanes_per_row), gradient.vectors_per_thread, plural(gradient.vectors_per_thread),
             gradient.by_vectors ? "" : ", by single elements");
-    if (params.rows_per_block > 1) out.add("; %d rows per block", params.rows_per_block);
-    out.add("; sums in %s\n", gradient.block_sums_bytes == 0 ? "shared memory" : "the workspace");
+    if (params.rows_per_block > 1)
+      out.add("; %d rows per block, of %d rows of the bias", params.rows_per_block, 1 << gradient.groups_shift);
+    out.add("; sums in %s\n", gradient.sums == nullptr ? "shared memory" : "the workspace");
     out.add_launch(plan.launch.num_blocks, plan.launch.num_threads, plan.launch.shared_bytes);
     out.add("%s\n", plan.launch.uses_pdl ? ", PDL" : "");
   }
-  if (gradient.chunks > 1) out.add("  then the sum of %d chunks of these rows\n", gradient.chunks);
+  if (gradient.chunk_blocks > 1) out.add("  then the sum of %d blocks of these rows\n", gradient.chunk_blocks);
   if (plan.sum_launch.num_blocks > 0) {
     out.add_launch(plan.sum_launch.num_blocks, plan.sum_launch.num_threads, plan.sum_launch.shared_bytes);
     out.add("%s\n", plan.sum_launch.uses_pdl ? ", PDL" : "");
   }
-  if (!gradient.by_vectors && gradient.chunks > 0)
-    out.add_slow("dy, y and dx are not whole vectors of 16 bytes in every row");
+  if (!gradient.by_vectors && gradient.chunk_blocks > 0)
+    out.add_slow("dy, y and dx start at different elements of a vector of 16 bytes");
 }
 
 }  // namespace flowk::softmax

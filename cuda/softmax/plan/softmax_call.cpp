@@ -88,7 +88,8 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   is_one_type = request.in_dtype == request.out_dtype && in_bytes <= 4;
   const int32_t out_bytes = dtype_info(request.out_dtype).element_bytes;
   vectors_agree =
-      offsets_agree(*this, softmax_out, out_bytes, std::min<int64_t>(vector_columns, vector_bytes / out_bytes)) &&
+      (request.pointers[softmax_out] == nullptr ||
+       offsets_agree(*this, softmax_out, out_bytes, std::min<int64_t>(vector_columns, vector_bytes / out_bytes))) &&
       (!request.backward || offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)) &&
       (!request.backward || request.softcap == 0 || offsets_agree(*this, softmax_dense, in_bytes, vector_columns));
   bias_vectors_agree =

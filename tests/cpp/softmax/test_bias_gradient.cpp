@@ -27,10 +27,14 @@ struct BiasCase {
   flowk_dtype dtype, dbias_dtype;
   int64_t outer, groups, inner, columns;
   int64_t lead = 0;  // elements from a multiple of 16 bytes
-  bool log = false, has_dx = true, has_lengths = false, has_dlse = false;
+  bool log = false, has_dx = true, has_lengths = false, has_dlse = false, is_invariant = false;
   flowk_dtype dx_dtype = FLOWK_BOOL;  // BOOL: as y
   Device device = h200;
 };
+
+BiasGradientSizes sizes_of(const BiasCase& one) {
+  return {one.groups, one.outer * one.inner, one.columns, one.dtype, one.inner > 1};
+}
 
 BiasGradientRequest request_of(const BiasCase& one) {
   BiasGradientRequest request;
@@ -56,13 +60,13 @@ BiasGradientRequest request_of(const BiasCase& one) {
   if (one.has_lengths) put(softmax_lengths, 4);
   if (one.has_dlse) put(softmax_lse, std::max<int64_t>(bytes, 4));
   softmax.lengths_bytes = one.has_lengths ? 4 : 0;
+  softmax.batch_invariant = one.is_invariant;
+  request.sizes = sizes_of(one);
   if (one.groups > 1) softmax.strides[softmax_dense][1] = one.columns * dtype_info(one.dbias_dtype).element_bytes;
   return request;
 }
 
-int64_t workspace_bytes_of(const BiasCase& one) {
-  return bias_gradient_workspace_bytes({one.groups, one.outer * one.inner, one.columns, one.dtype}, one.device);
-}
+int64_t workspace_bytes_of(const BiasCase& one) { return bias_gradient_workspace_bytes(sizes_of(one), one.device); }
 
 // Results as bytes, for comparisons of bits.
 struct Results {
@@ -149,23 +153,31 @@ Results run_case(const BiasCase& one) {
 
 }  // namespace
 
-TEST(gradients_are_right_and_their_bits_do_not_depend_on_addresses_or_thread_orders) {
-  // One thread per row and a whole block; vectors, single columns, and rows whose sums are in the workspace; one
-  // chunk and several.
-  const int64_t shapes[][4] = {{3, 2, 2, 1},  {5, 4, 1, 5},    {2, 3, 4, 24},   {40, 3, 1, 49},  {9, 1, 8, 64},
-                               {2, 1, 3, 77}, {17, 1, 2, 520}, {2, 2, 1, 4104}, {2, 1, 2, 4101}, {1, 3, 1, 33}};
+TEST(gradients_are_right_and_invariant_bits_do_not_depend_on_addresses_or_thread_orders) {
+  // One thread per row and a whole block; vectors that are held and loaded again, rows that are shorter than two
+  // vectors, and rows whose sums are in the workspace; one chunk and several, in a block and in several blocks.
+  const int64_t shapes[][4] = {{3, 2, 2, 1},    {5, 4, 1, 5},  {2, 3, 4, 24},   {40, 3, 1, 49},
+                               {9, 1, 8, 64},   {2, 1, 3, 77}, {17, 1, 2, 520}, {2, 2, 1, 4104},
+                               {2, 1, 2, 4101}, {1, 3, 1, 33}, {900, 1, 3, 20}, {600, 5, 1, 9}};
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
     for (const auto& [outer, groups, inner, columns] : shapes) {
-      BiasCase one = {dtype, dtype == FLOWK_FLOAT64 ? dtype : FLOWK_FLOAT32, outer, groups, inner, columns};
-      const Results results = run_case(one);
-      CHECK(run_case(one) == results);
+      const BiasCase first = {dtype, dtype == FLOWK_FLOAT64 ? dtype : FLOWK_FLOAT32, outer, groups, inner, columns};
+      Results results;
+      for (const bool is_invariant : {false, true}) {
+        BiasCase one = first;
+        one.is_invariant = is_invariant;
+        results = run_case(one);
+        CHECK(run_case(one) == results);
+        one.lead = 1;
+        CHECK(run_case(one) == results || !is_invariant);
+        one.device = small;
+        CHECK(run_case(one) == results || !is_invariant);
+        one.has_dx = false;
+        CHECK(run_case(one).dbias == results.dbias || !is_invariant);
+      }
+      BiasCase one = first;
       one.lead = 1;
-      CHECK(run_case(one) == results);
-      one.device = small;
-      CHECK(run_case(one) == results);
-      one.has_dx = false;
-      CHECK(run_case(one).dbias == results.dbias);
-      one.has_lengths = one.has_dlse = one.has_dx = true;
+      one.has_lengths = one.has_dlse = true;
       one.dbias_dtype = dtype;
       run_case(one);
       one.lead = 0;
@@ -204,13 +216,16 @@ TEST(the_order_of_the_sums_depends_on_sizes_and_type_alone) {
       request.softmax.pointers[softmax_out] = nullptr;
       request.dbias = reinterpret_cast<void*>(uintptr_t{2});
       plan_bias_gradient(request, small, &other);
-      CHECK(plan.gradient.by_vectors == (columns % 8 == 0) && !other.gradient.by_vectors);
-      CHECK(plan.gradient.chunks == other.gradient.chunks && plan.gradient.members == 128);
-      CHECK(plan.gradient.element_step == other.gradient.element_step);
+      const auto chunks = [](const BiasGradientPlan& of) {
+        return of.gradient.chunk_blocks * of.gradient.block_chunks;
+      };
+      CHECK(plan.gradient.by_vectors && !other.gradient.by_vectors && plan.gradient.has_edges == (columns % 8 != 0));
+      CHECK(chunks(plan) == chunks(other) && plan.gradient.members == 128);
+      CHECK(plan.gradient.block_chunks == other.gradient.block_chunks);
       CHECK(plan.params.lanes_per_row == other.params.lanes_per_row && plan.launch.uses_pdl && !other.launch.uses_pdl);
-      CHECK(plan.gradient.chunks == 1 || plan.gradient.members / plan.gradient.chunks >= 8);
-      CHECK(plan.gradient.chunks == 1 || plan.gradient.chunks * groups * plan.params.lanes_per_row <= 1 << 18);
-      CHECK((plan.sum_launch.num_blocks > 0) == (plan.gradient.chunks > 1));
+      CHECK(chunks(plan) == 1 || plan.gradient.members / chunks(plan) >= 8);
+      CHECK(plan.gradient.chunk_blocks == 1 || plan.launch.num_blocks <= 1024);
+      CHECK((plan.sum_launch.num_blocks > 0) == (plan.gradient.chunk_blocks > 1));
       // What the header says of the size, in bytes of dy and y.
       if (columns < 28000) CHECK(5 * workspace_bytes_of(one) <= 128 * groups * columns * 4 + 5 * 128);
       CHECK(plan.launch.shared_bytes <= h200.shared_bytes_per_block && other.launch.shared_bytes <= 49152);
@@ -220,7 +235,7 @@ TEST(the_order_of_the_sums_depends_on_sizes_and_type_alone) {
 TEST(a_bias_that_no_row_has_gets_zeros) {
   const BiasCase one = {FLOWK_FLOAT32, FLOWK_FLOAT32, 1, 3, 1, 40};
   BiasGradientRequest request = request_of(one);
-  request.has_members = false;
+  request.sizes.members = 0;
   const CaseTensor dbias(FLOWK_FLOAT32, 120);
   request.dbias = dbias.data();
   BiasGradientPlan plan;

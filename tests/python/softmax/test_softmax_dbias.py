@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -161,7 +162,7 @@ def test_a_nan_stays_in_its_row_and_its_columns(arrays: Any) -> None:
 
 @pytest.mark.parametrize("columns", [40, 37])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_bits_depend_on_no_address_stride_or_batch(arrays: Any, dtype: str, columns: int) -> None:
+def test_batch_invariant_bits_depend_on_no_address_stride_or_batch(arrays: Any, dtype: str, columns: int) -> None:
     shape = (12, 2, 3, columns)
     values = gradients(dtype, shape)
     results = []
@@ -172,6 +173,7 @@ def test_the_bits_depend_on_no_address_stride_or_batch(arrays: Any, dtype: str, 
         for _ in range(2):
             found = pyflowk.masked_softmax_backward_dbias(
                 *(dy.array, y.array, arrays.put(np.zeros((2, 1, columns), dtype))),
+                batch_invariant=True,
                 dx_out=dx.array,
                 dbias_out=dbias.array,
             )
@@ -180,7 +182,8 @@ def test_the_bits_depend_on_no_address_stride_or_batch(arrays: Any, dtype: str, 
     assert all(one == results[0] for one in results)
     # A row of dx has the same bits in a smaller batch.
     one, other = (arrays.put(each[5:6].copy()) for each in values)
-    dx = arrays.fetch(pyflowk.masked_softmax_backward_dbias(one, other, arrays.put(np.zeros(columns, dtype)))[0])
+    bias = arrays.put(np.zeros(columns, dtype))
+    dx = arrays.fetch(pyflowk.masked_softmax_backward_dbias(one, other, bias, batch_invariant=True)[0])
     whole = np.frombuffer(results[0][0], dtype).reshape(shape)
     assert dx.tobytes() == whole[5:6].tobytes()
 
@@ -190,7 +193,8 @@ def test_other_layouts(dtype: str) -> None:
     shape = (4, 6, 33)
     dy, y = gradients(dtype, shape)
     bias = np.zeros((6, 33), dtype)
-    dx, dbias = pyflowk.masked_softmax_backward_dbias(dy, y, bias)
+    gradients_of = functools.partial(pyflowk.masked_softmax_backward_dbias, batch_invariant=True)
+    dx, dbias = gradients_of(dy, y, bias)
     layouts = {
         "transposed": lambda a: np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1),
         "flipped": lambda a: np.ascontiguousarray(a[::-1])[::-1],
@@ -198,14 +202,14 @@ def test_other_layouts(dtype: str) -> None:
     }
     for name, layout in layouts.items():
         out = np.zeros_like(layout(dy))
-        found = pyflowk.masked_softmax_backward_dbias(layout(dy), layout(y), bias, dx_out=out)
+        found = gradients_of(layout(dy), layout(y), bias, dx_out=out)
         assert np.array_equal(out, dx) and np.array_equal(found[1], dbias), name
     for taken in (0, 1):  # dx is dy or y
         given = [dy.copy(), y.copy()]
-        found = pyflowk.masked_softmax_backward_dbias(*given, bias, dx_out=given[taken])
+        found = gradients_of(*given, bias, dx_out=given[taken])
         assert found[0] is given[taken] and np.array_equal(given[taken], dx) and np.array_equal(found[1], dbias)
     repeated = [np.broadcast_to(one[:1], shape) for one in (dy, y)]
-    found = pyflowk.masked_softmax_backward_dbias(*repeated, bias, need_dx=False)[1]
+    found = gradients_of(*repeated, bias, need_dx=False)[1]
     np.testing.assert_allclose(found.astype("f8"), 4 * dx[0].astype("f8"), rtol=1e-2, atol=1e-3)
 
 
@@ -249,7 +253,7 @@ def test_sizes_of_zero() -> None:
 
 
 def test_a_workspace_of_the_caller(arrays: Any) -> None:
-    dy, y = gradients("float32", (300, 20))
+    dy, y = gradients("float32", (3000, 20))
     bias = arrays.put(np.zeros(20, np.float32))
     given = [arrays.put(dy), arrays.put(y)]
     num_bytes = pyflowk.masked_softmax_backward_dbias_workspace_bytes(given[1], bias)
@@ -395,11 +399,12 @@ def test_a_plan_needs_a_text_and_cuts_it_where_it_is_short(calls: DbiasCalls) ->
 
 
 def test_the_workspace_is_checked(calls: DbiasCalls, library: Any) -> None:
-    shape, strides, needed = np.array([16, 4]), np.array([0, 1]), ctypes.c_size_t()
+    shape, strides, needed = np.array([2048, 4]), np.array([0, 1]), ctypes.c_size_t()
     query = library.flowk_masked_softmax_backward_dbias_workspace_bytes
     assert query(2, shape.ctypes.data, strides.ctypes.data, FLOAT32, ctypes.addressof(needed)) == Status.SUCCESS
     assert needed.value > 0
-    given: dict[str, Any] = {"shape": [16, 4], "dy": 0, "y": 0, "dx": None, "dbias": BIAS}
+    given: dict[str, Any] = {"shape": [2048, 4], "dy": 0, "y": 0, "dx": None, "dbias": BIAS}
+    given |= {"dy_strides": [0, 1], "y_strides": [0, 1]}
     for changes, status, word in (
         ({}, NULL, "workspace = NULL"),
         ({"workspace": WORKSPACE, "bytes": needed.value - 1}, INVALID, f"must be >= {needed.value}"),
