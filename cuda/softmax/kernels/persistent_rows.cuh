@@ -68,21 +68,19 @@ struct PersistentResults {
     raise(max_over_lanes(largest.largest(), 32));
     const Scale to_exponent = partial.to_exponent();
     if (keeps_exponentials && lane == lane_of(index, n)) maximum = partial.max;
-    const auto add = [&](auto kind) {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        A p[width];
-        widen_vector<T>(x[i][0], p);
+    for (int i = 0; i < kBatch; ++i) {
+      A p[width];
+      widen_vector<T>(x[i][0], p);
 #pragma unroll
-        for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
-        if constexpr (decltype(kind)::value) *vector_at(i) = narrow_vector<T>(p);
-        take_pairs(p);
-      }
-    };
-    if (keeps_exponentials && !log_softmax)
-      add(std::bool_constant<keeps_exponentials>());
-    else
-      add(std::false_type{});
+      for (int j = 0; j < width; ++j) p[j] = exponential<T>(to_exponent(p[j]));
+      if constexpr (keeps_exponentials) x[i][0] = narrow_vector<T>(p);
+      take_pairs(p);
+    }
+    if (keeps_exponentials && !log_softmax) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) *vector_at(i) = x[i][0];
+    }
   }
   // float32: a plain addition of each pair costs at most a quarter of a unit in the last place.
   __device__ __forceinline__ void take_pairs(A (&values)[width]) {
@@ -147,20 +145,12 @@ struct PersistentResults<GradientTerms<Input>, kBatch> {
   RowPartial<T> row;  // the leaving row
 
   __device__ __forceinline__ PersistentResults(const SoftmaxParams& of, int) : params(of) {}
-  // Calls use(terms) with a constant kind of softmax.
-  template <class Use>
-  __device__ __forceinline__ void with_terms(Use use) const {
-    if (params.log_softmax)
-      use(Terms(params, true));
-    else
-      use(Terms(params, false));
-  }
   __device__ __forceinline__ void begin(int64_t linear, bool is_first) {
     partial = Terms::begin(params, linear, is_first);
   }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], VectorAt) {
-    with_terms([&](const Terms& terms) {
+    Terms(params).with_kind([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const A term = terms.vector_term(x[i][0], x[i][1]);
@@ -175,7 +165,7 @@ struct PersistentResults<GradientTerms<Input>, kBatch> {
   __device__ __forceinline__ void begin_leaving(const RowPartial<T>& leaving) { row = leaving; }
   __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], bool,
                                         unsigned char* out) const {
-    with_terms([&](const Terms& terms) {
+    Terms(params).with_kind([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         A dx[Terms::width];
@@ -255,10 +245,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     load(leave_position);
     leave_position.advance(ring_end, ring_bytes);
   };
-#pragma unroll 1
-  for (int i = 0; i < mechanism.ring_batches; ++i) load_next();
   const auto take = [&](int pending) {
     if (take_index >= num_indices) return;
+    if (reads_twice && take_at == 0 && take_index > 0) {  // a batch of this row is loaded, and none of the next row
+      taking = loading;
+      begin();
+    }
     wait_for_groups(pending);
     const int n = batch_of(take_at);
     uint4 x[batch][num_inputs];
@@ -272,24 +264,20 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     taken = taking;
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k) taken_outer[k] = outer[k];
-    if (reads_twice) {
 #pragma unroll 1
-      for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
-      taking = Row(params, batches, linear + take_index * linear_step, group.rank, lane);
-    } else {
-      taking = loading;
-    }
+    for (int i = 0; i < twice_read; ++i) take_position.advance(ring_end, ring_bytes);
+    if (reads_twice) return;
+    taking = loading;
     begin();
   };
   begin();
+  // The ring is loaded; then batches are taken, and those that are read twice are overwritten.
+  const int first_takes = reads_twice ? batches : batches + ahead;
 #pragma unroll 1
-  for (int i = 0; i < twice_read; ++i) {
-    take(mechanism.ring_batches - 1);
-    load_next();
+  for (int i = -mechanism.ring_batches; i < first_takes; ++i) {
+    if (i < 0 || (i > 0 && i <= twice_read)) load_next();
+    if (i >= 0) take(mechanism.ring_batches - 1 - max(i - twice_read, 0));
   }
-  const int first_takes = reads_twice ? held : batches + ahead;
-#pragma unroll 1
-  for (int i = 0; i < first_takes; ++i) take(mechanism.ring_batches - 1 - i);
 #pragma unroll 1
   for (int i = 0; i < num_indices; ++i) {
     const Row leaving = taken;

@@ -43,7 +43,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   uint4* const slots =
       reinterpret_cast<uint4*>(buffer.memory + mechanism.vectors_offset_bytes) + lane - num_inputs * kHeld * threads;
   const auto slot = [&](int n, int k = 0) { return slots + (num_inputs * n + k) * threads; };  // of vector n >= kHeld
-  const int stage_end[num_stages] = {kHeld, kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0), num};
+  const int middle = kHeld + (num > kHeld ? (num - kHeld + 1) / 2 : 0);
+  const auto stage_begin = [&](int stage) { return stage == 1 ? kHeld : middle; };  // of stages 1 and 2
+  const auto stage_end = [&](int stage) { return stage == 1 ? middle : num; };
   const auto wait_for_stage = [](int stage) {
     if (stage == 1)
       async_copy_wait_groups<1>();
@@ -63,11 +65,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   [[maybe_unused]] DenseWords<width> held_dense[kHeld];
   if constexpr (has_dense)
     load_dense(params, row, dense_vectors, threads * width, dense_is_aligned, is_held, held_dense);
-#pragma unroll
+#pragma unroll 1
   for (int stage = 1; stage < num_stages; ++stage) {
-    int64_t offset = static_cast<int64_t>(stage_end[stage - 1]) * step_bytes;
+    int64_t offset = static_cast<int64_t>(stage_begin(stage)) * step_bytes;
 #pragma unroll(4 / num_inputs)
-    for (int n = stage_end[stage - 1]; n < stage_end[stage]; ++n, offset += step_bytes)
+    for (int n = stage_begin(stage); n < stage_end(stage); ++n, offset += step_bytes)
 #pragma unroll
       for (int k = 0; k < num_inputs; ++k) async_copy_vector(slot(n, k), input(k) + offset);
     async_copy_commit();
@@ -93,9 +95,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (params.interval.exists && (n == 0 || n == num - 1) && is_held(n))
         Terms::cut(params, row, column_of(n), &held[n][0], &held[n][1]);
     terms.take(held, &partial);
-#pragma unroll
+#pragma unroll 1
     for (int stage = 1; stage < num_stages; ++stage) {
-      const int begin = stage_end[stage - 1], end = stage_end[stage];
+      const int begin = stage_begin(stage), end = stage_end(stage);
       wait_for_stage(stage);
       if (params.interval.exists && begin < end && end == num)
         Terms::cut(params, row, column_of(num - 1), slot(num - 1, 0), slot(num - 1, 1));
@@ -148,9 +150,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       for (int n = 0; n < kHeld; ++n) take(&held[n][0], to_exponent, &sum);
       partial.sum += sum.total();
     }
-#pragma unroll
+#pragma unroll 1
     for (int stage = 1; stage < num_stages; ++stage) {
-      const int begin = stage_end[stage - 1], end = stage_end[stage];
+      const int begin = stage_begin(stage), end = stage_end(stage);
       VectorMax<T> largest;
       if constexpr (!has_dense) wait_for_stage(stage);
       if (changes_x) {
@@ -188,7 +190,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       }
       partial.raise(largest.largest());
       const ScoreScale<T, Terms::mask> to_exponent = partial.to_exponent();
-      maxima[stage] = partial.max;
+      if (stage == 1) maxima[1] = partial.max;
+      maxima[2] = partial.max;
       ThreadSum<T> sum;
 #pragma unroll 2
       for (int n = begin; n < end; ++n) {
@@ -209,8 +212,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const auto results = terms.finish(params, total);
   const auto store = [&](auto kind) {
     constexpr HeldAs held_as = decltype(kind)::value;
-    // Exponentials of one stage have one factor.
-    constexpr int num_parts = held_as == HeldAs::exponentials ? num_stages : 2;
     [[maybe_unused]] ResultFactors<T> factors;
     if constexpr (!Terms::is_backward) factors = results.factors;
     const auto store_vector = [&](unsigned char* address, int n, const uint4(&inputs)[num_inputs]) {
@@ -221,21 +222,22 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         vector_results<held_as>(inputs[0], results.to_exponent, factors, values);
       store_values<T>(address, values);
     };
-#pragma unroll
-    for (int part = 0; part < num_parts; ++part) {
+    // Exponentials of one stage have one factor.
+    const auto find_factor = [&]([[maybe_unused]] A maximum) {
       if constexpr (keeps_exponentials)
         if constexpr (held_as == HeldAs::exponentials)
-          factors.factor = factor_of_exponentials<T, Terms::mask>(maxima[part], results.to_exponent, total.sum);
-      if (part == 0) {
+          factors.factor = factor_of_exponentials<T, Terms::mask>(maximum, results.to_exponent, total.sum);
+    };
+    find_factor(maxima[0]);
 #pragma unroll
-        for (int n = 0; n < kHeld; ++n)
-          if (is_held(n)) store_vector(out + n * step_bytes, n, held[n]);
-        continue;
-      }
-      const int begin = stage_end[part - 1], end = part == num_parts - 1 ? num : stage_end[part];
-      unsigned char* address = out + static_cast<int64_t>(begin) * step_bytes;
+    for (int n = 0; n < kHeld; ++n)
+      if (is_held(n)) store_vector(out + n * step_bytes, n, held[n]);
+    unsigned char* address = out + kHeld * step_bytes;
+#pragma unroll 1
+    for (int stage = 1; stage < num_stages; ++stage) {
+      find_factor(stage == 1 ? maxima[1] : maxima[2]);
 #pragma unroll 2
-      for (int n = begin; n < end; ++n, address += step_bytes) {
+      for (int n = stage_begin(stage); n < stage_end(stage); ++n, address += step_bytes) {
         uint4 inputs[num_inputs];
 #pragma unroll
         for (int k = 0; k < num_inputs; ++k) inputs[k] = *slot(n, k);
