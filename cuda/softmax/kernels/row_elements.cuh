@@ -39,46 +39,51 @@ struct RowElements {
   }
   __device__ __forceinline__ int column(int i, int j) const { return first + i * vector_step + j * element_step; }
   __device__ __forceinline__ bool is_stored(int column) const { return column >= stored_begin && column < stored_end; }
-  __device__ __forceinline__ bool is_unmasked(const SoftmaxRow& row, int column) const {
-    return column < stored_end && softmax::is_unmasked<SoftmaxMask::bias>(row, column);
-  }
 
-  // Input k of vector i, with the elements of masked columns that add nothing; scores are negated if the scale is.
-  template <class Terms>
-  __device__ __forceinline__ uint4 load(const Terms&, const SoftmaxParams& params, const SoftmaxRow& row, int i,
-                                        int k) const {
-    const bool negates = !Terms::is_backward && params.negates_x;
-    Vector<sizeof(T)> vector = {Terms::masked_vector(params, k)};
-    if (negates) negate_vector<T>(&vector.whole);
-    const auto* const source = reinterpret_cast<const Pack<sizeof(T)>*>(k == 0 ? row.x : row.bias_or_y);
+  // One bit per column of vector i: is it stored, and unmasked?
+  __device__ __forceinline__ unsigned unmasked(const SoftmaxRow& row, int i) const {
+    const int end = min(row.end, stored_end);
+    unsigned bits = 0;
 #pragma unroll
     for (int j = 0; j < width; ++j)
-      if (is_unmasked(row, column(i, j))) vector.elements[j] = source[column(i, j)];
-    if (negates) negate_vector<T>(&vector.whole);
+      if (column(i, j) >= row.begin && column(i, j) < end) bits |= 1u << j;
+    if (row.dense == nullptr) return bits;
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if ((bits >> j & 1) != 0 && row.dense[column(i, j)] != 0) bits &= ~(1u << j);
+    return bits;
+  }
+  // The columns of vector i that have a bit; the others are from `absent`.
+  __device__ __forceinline__ uint4 load(const unsigned char* source, int i, unsigned bits, const uint4& absent) const {
+    Vector<sizeof(T)> vector = {absent};
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if ((bits >> j & 1) != 0) vector.elements[j] = reinterpret_cast<const Pack<sizeof(T)>*>(source)[column(i, j)];
     return vector.whole;
   }
-  // Loads from another tensor the columns of vector i that are stored.
-  __device__ __forceinline__ uint4 load(const unsigned char* source, int i) const {
-    Vector<sizeof(T)> vector = {{0, 0, 0, 0}};
+  // The biases of columns that have a bit, as load_bias(); 0 of the others.
+  __device__ __forceinline__ void load_bias(const SoftmaxParams& params, const SoftmaxRow& row, int i, unsigned bits,
+                                            A (&bias)[width]) const {
 #pragma unroll
-    for (int j = 0; j < width; ++j)
-      if (is_stored(column(i, j))) vector.elements[j] = reinterpret_cast<const Pack<sizeof(T)>*>(source)[column(i, j)];
-    return vector.whole;
-  }
-  // 0xff for each masked column of vector i.
-  __device__ __forceinline__ DenseWords<width> masked(const SoftmaxRow& row, int i) const {
-    DenseWords<width> words = {};
+    for (int j = 0; j < width; ++j) bias[j] = 0;
+    const auto load_as = [&](auto type) {
 #pragma unroll
-    for (int j = 0; j < width; ++j)
-      if (!is_unmasked(row, column(i, j))) words.words[j / 4] |= 0xffu << 8 * (j % 4);
-    return words;
+      for (int j = 0; j < width; ++j)
+        if ((bits >> j & 1) != 0)
+          bias[j] = static_cast<A>(load_element<typename decltype(type)::type>(row.bias_or_y, column(i, j)));
+    };
+    if (params.bias_is_float32)
+      load_as(std::type_identity<float>());
+    else
+      load_as(std::type_identity<T>());
   }
   // The gradients of masked columns are 0 for every sum.
   __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int i, A sum, A (&dx)[width]) const {
     if (sum - sum == A{0}) return;
+    const unsigned bits = unmasked(row, i);
 #pragma unroll
     for (int j = 0; j < width; ++j)
-      if (!is_unmasked(row, column(i, j))) dx[j] = 0;
+      if ((bits >> j & 1) == 0) dx[j] = 0;
   }
   template <class Output>
   __device__ __forceinline__ void store(const Output& output, const SoftmaxRow& row, int i,

@@ -79,17 +79,23 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
+  [[maybe_unused]] unsigned unmasked[by_elements ? kVectors : 1];
+  if constexpr (by_elements) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) unmasked[i] = elements.unmasked(row, i);
+  }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k) {
       // With a dense mask these elements become -infinity anyway.
       if constexpr (kMask != SoftmaxMask::dense || by_elements) raw[i][k] = Terms::masked_vector(params, k);
-      if constexpr (by_elements) {
-        if (is_read(i)) raw[i][k] = elements.load(Terms(params), params, row, i, k);
-      } else {
-        if (is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
-      }
+      if constexpr (by_elements && kMask == SoftmaxMask::dense)
+        if (params.negates_x) negate_vector<T>(&raw[i][k]);
+      if constexpr (by_elements)
+        raw[i][k] = elements.load(k == 0 ? row.x : row.bias_or_y, i, unmasked[i], raw[i][k]);
+      else if (is_read(i))
+        raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
     }
   }
   const bool bias_by_vectors = is_whole || (!by_elements && params.bias_is_aligned);
@@ -104,10 +110,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   DenseWords<width> dense[may_have_dense(kMask) ? kVectors : 1];
-  if constexpr (by_elements && has_bias) {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) dense[i] = elements.masked(row, i);
-  } else if constexpr (may_have_dense(kMask) && !by_elements) {
+  if constexpr (may_have_dense(kMask) && !by_elements) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
@@ -216,7 +219,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (has_softcap) {
           A x[width];
           if constexpr (by_elements)
-            widen_vector<T>(elements.load(scores, i), x);
+            widen_vector<T>(elements.load(scores, i, unmasked[i], {0, 0, 0, 0}), x);
           else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
                                              : load_vector(scores + i * own.step * vector_bytes),
@@ -276,12 +279,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
         if constexpr (has_bias && by_elements) {
-#pragma unroll
-          for (int j = 0; j < width; ++j) {
-            const int at = elements.column(i, j);
-            bias[j] =
-                params.bias_or_y != nullptr && elements.is_unmasked(row, at) ? load_bias<T>(params, row, at) : A{0};
-          }
+          elements.load_bias(params, row, i, params.bias_or_y == nullptr ? 0 : unmasked[i], bias);
         } else if constexpr (has_bias) {
           if (bias_by_vectors) {
             widen_vector<T>(raw_bias[i], bias);
@@ -293,7 +291,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
         for (int j = 0; j < width; ++j)
           scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
-        if (by_elements || (has_bias && row.dense != nullptr)) {
+        if constexpr (by_elements) {
+#pragma unroll
+          for (int j = 0; j < width; ++j)
+            if ((unmasked[i] >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
+        } else if (has_bias && row.dense != nullptr) {
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
@@ -313,7 +315,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
-          if (!by_elements && is_read(i)) negate_vector<T>(&raw[i][0]);
+          if (by_elements || is_read(i)) negate_vector<T>(&raw[i][0]);
       }
       // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
       // bytes.
@@ -351,8 +353,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const A outer_value = exponential<T>(to_exponent.exponent(outer_difference));
     ThreadSum<T> sum;
     if constexpr (has_outer) sum.take_one(outer_value);
-    const auto take_exponentials = [&](auto kind) {
-      [[maybe_unused]] constexpr bool keeps_differences = decltype(kind)::value;
+    const auto take_exponentials = [&]([[maybe_unused]] bool keeps_differences) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         A z[width], p[width];
@@ -408,10 +409,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       else
         score.has_softcap() ? take_x(std::false_type{}, std::true_type{})
                             : take_x(std::false_type{}, std::false_type{});
-    } else if (!recomputes && params.log_softmax) {
-      take_exponentials(std::true_type{});
+    } else if constexpr (by_elements || !is_float16<T>) {
+      take_exponentials(params.log_softmax);
+    } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
+      take_exponentials(true);
     } else {
-      take_exponentials(std::false_type{});
+      take_exponentials(false);
     }
     const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
