@@ -145,12 +145,20 @@ struct PersistentResults<GradientTerms<Input>, kBatch> {
   RowPartial<T> row;  // the leaving row
 
   __device__ __forceinline__ PersistentResults(const SoftmaxParams& of, int) : params(of) {}
+  // Calls use(terms) with a constant kind of softmax.
+  template <class Use>
+  __device__ __forceinline__ void with_terms(Use use) const {
+    if (params.log_softmax)
+      use(Terms(params, true));
+    else
+      use(Terms(params, false));
+  }
   __device__ __forceinline__ void begin(int64_t linear, bool is_first) {
     partial = Terms::begin(params, linear, is_first);
   }
   template <class VectorAt>
   __device__ __forceinline__ void take(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], VectorAt) {
-    Terms(params).with_kind([&](const Terms& terms) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const A term = terms.vector_term(x[i][0], x[i][1]);
@@ -165,7 +173,7 @@ struct PersistentResults<GradientTerms<Input>, kBatch> {
   __device__ __forceinline__ void begin_leaving(const RowPartial<T>& leaving) { row = leaving; }
   __device__ __forceinline__ void leave(unsigned vectors, int, int, const uint4 (&x)[kBatch][num_inputs], bool,
                                         unsigned char* out) const {
-    Terms(params).with_kind([&](const Terms& terms) {
+    with_terms([&](const Terms& terms) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         A dx[Terms::width];

@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       else
         score.has_softcap() ? take_x(std::false_type{}, std::true_type{})
                             : take_x(std::false_type{}, std::false_type{});
-    } else if constexpr (by_elements || !is_float16<T>) {
+    } else if constexpr (by_elements || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);

@@ -190,27 +190,13 @@ struct GradientTerms {
       return scale * (dy - expf(y) * sum);
   }
 
-  // use(terms with a constant log_softmax): one branch for all columns of a vector.
-  template <class Use>
-  __device__ __forceinline__ void with_kind(Use use) const {
-    GradientTerms terms = *this;
-    if (log_softmax) {
-      terms.log_softmax = true;
-      use(terms);
-    } else {
-      terms.log_softmax = false;
-      use(terms);
-    }
-  }
   // The sum of a vector's terms, as a tree: the chain of additions of a thread is as long as its number of vectors.
   __device__ __forceinline__ A vector_term(const uint4& dy, const uint4& y) const {
     A terms[width], probabilities[width];
     widen_vector<T>(dy, terms);
     widen_vector<T>(y, probabilities);
-    with_kind([&](const GradientTerms& of) {
 #pragma unroll
-      for (int j = 0; j < width; ++j) terms[j] = of.term(terms[j], probabilities[j]);
-    });
+    for (int j = 0; j < width; ++j) terms[j] = term(terms[j], probabilities[j]);
 #pragma unroll
     for (int step = width / 2; step > 0; step /= 2)
 #pragma unroll
@@ -221,10 +207,8 @@ struct GradientTerms {
     A probabilities[width];
     widen_vector<T>(dy, dx);
     widen_vector<T>(y, probabilities);
-    with_kind([&](const GradientTerms& of) {
 #pragma unroll
-      for (int j = 0; j < width; ++j) dx[j] = of.result(dx[j], probabilities[j], sum);
-    });
+    for (int j = 0; j < width; ++j) dx[j] = result(dx[j], probabilities[j], sum);
   }
   // The gradients of masked columns are 0 for every sum.
   static __device__ __forceinline__ void clear_masked(const SoftmaxRow& row, int column, A sum, A (&dx)[width]) {
