@@ -149,14 +149,13 @@ __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned 
   return is_whole;
 }
 
-// use(std::integral_constant<LossForm, form>())
+// use(std::bool_constant<form is plain>()): the other forms share their code.
 template <class Use>
-__device__ __forceinline__ void with_form(LossForm form, Use use) {
-  switch (form) {
-    case LossForm::plain: return use(std::integral_constant<LossForm, LossForm::plain>());
-    case LossForm::extended: return use(std::integral_constant<LossForm, LossForm::extended>());
-    case LossForm::capped: return use(std::integral_constant<LossForm, LossForm::capped>());
-  }
+__device__ __forceinline__ void with_plain(LossForm form, Use use) {
+  if (form == LossForm::plain)
+    use(std::true_type());
+  else
+    use(std::false_type());
 }
 
 // ---- partial results ------------------------------------------------------------------------------------------------
@@ -206,12 +205,12 @@ struct Partial {
   }
 };
 
-// Gives each of `lanes` neighbouring lanes, a power of 2, their partial result; with kPlain only its max and sum.
-template <bool kPlain, class A>
-__device__ __forceinline__ Partial<A> merge_over_lanes(Partial<A> partial, int lanes) {
+// Gives each of `lanes` neighbouring lanes, a power of 2, their partial result; if `plain` only its max and sum.
+template <class A>
+__device__ __forceinline__ Partial<A> merge_over_lanes(Partial<A> partial, int lanes, bool plain = false) {
   partial.refer_to(max_over_lanes(partial.max, lanes));
   partial.sum = sum_over_lanes(partial.sum, lanes);
-  if constexpr (kPlain) return partial;
+  if (plain) return partial;
   partial.weighted = sum_over_lanes(partial.weighted, lanes);
   partial.total = sum_over_lanes(partial.total, lanes);
   partial.target = sum_over_lanes(partial.target, lanes);

@@ -33,28 +33,32 @@ struct RowGradient {
   }
 
   // Of the vector at `column`.
-  template <class T, LossForm kForm>
-  __device__ __forceinline__ uint4 of_vector(const LogitScale<A>& scale, int column, const uint4& vector) const {
+  template <class T, bool kPlain>
+  __device__ __forceinline__ uint4 of_vector(const Logits& logits, int column, const uint4& vector) const {
     constexpr int W = vector_width<T>;
-    constexpr bool is_capped = kForm == LossForm::capped;
+    const LogitScale<A>& scale = scale_of<A>(logits);
+    const bool is_capped = !kPlain && logits.form == LossForm::capped;
     const Exponents<A> exponents(is_capped ? exponent_per_natural<A> : scale.exponent, lse, exponent_per_natural<A>);
     const A corrected = factor * exponents.correction;
+    const A corrected_slope = slope * exponents.correction * (is_capped ? A{1} : scale.scale);  // of x
     A x[W], dz[W];
     widen_vector<T>(vector, x);
+    if (is_capped) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) x[j] = capped_logit(scale, x[j]);
+    }
 #pragma unroll
     for (int j = 0; j < W; ++j) {
-      if constexpr (is_capped) x[j] = capped_logit(scale, x[j]);
       const A p = exponents.power(exponents.exponent(x[j]));
       dz[j] = p * corrected - uniform;
-      if constexpr (kForm != LossForm::plain)
-        dz[j] += p == A{0} ? A{0} : p * exponents.correction * slope * (is_capped ? x[j] : scale.scale * x[j]);
+      if constexpr (!kPlain) dz[j] += p == A{0} ? A{0} : p * corrected_slope * x[j];
     }
     if (target_column >= column && target_column < column + W) {
 #pragma unroll
       for (int j = 0; j < W; ++j)
         if (target_column == column + j) dz[j] -= of_target;
     }
-    if constexpr (is_capped) {
+    if (is_capped) {
 #pragma unroll
       for (int j = 0; j < W; ++j) {
         const A tanh_z = x[j] * scale.inverse_softcap;
@@ -70,7 +74,7 @@ struct RowGradient {
 //   dlogits[row, j] = dz[j] * the derivative of z[j]   as RowGradient says
 // logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits. The others are (rows).
 template <class T>
-__global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_threads, 8))
+__global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_threads, sizeof(T) == 2 ? 9 : 8))
     logits_gradient(const __grid_constant__ GridConstant<LogitsGradientParams> params) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
@@ -114,10 +118,9 @@ __global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_th
   if (target == params.targets.ignore_index) return store(false, [](int) { return uint4{0, 0, 0, 0}; });
   const RowGradient<A> gradient(params, row, target);
   is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, logits.columns, loaded + half);
-  const LogitScale<A>& scale = scale_of<A>(logits);
-  with_form(logits.form, [&](auto form) {
+  with_plain(logits.form, [&](auto plain) {
     store(is_whole, [&](int i) {
-      return gradient.template of_vector<T, decltype(form)::value>(scale, first + i * step, loaded[i]);
+      return gradient.template of_vector<T, decltype(plain)::value>(logits, first + i * step, loaded[i]);
     });
   });
 }

@@ -9,16 +9,16 @@
 
 namespace flowk::cross_entropy {
 
-// The partial result of a thread's vectors, at columns first, first + step, ... before `end`; without the target.
-// `is_whole`: all of them exist.
-template <class T, LossForm kForm, int kBatch>
-__device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logits, int first, int step, int end,
-                                                              bool is_whole, const uint4 (&loaded)[kBatch]) {
+// The partial result of a thread's vectors, at columns first, first + step, ...; without the target.
+template <class T, bool kPlain, int kBatch>
+__device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logits, int first, int step,
+                                                              const uint4 (&loaded)[kBatch]) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
-  constexpr bool is_capped = kForm == LossForm::capped;
+  const bool is_capped = !kPlain && logits.form == LossForm::capped;
   constexpr A min_exponent = -1100;  // finite; the power of each smaller exponent is 0
   const LogitScale<A>& scale = scale_of<A>(logits);
+  const A linear_scale = is_capped ? A{1} : scale.scale;
   VectorMax<T> largest;
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) largest.take(loaded[i]);
@@ -27,38 +27,38 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   const A factor = is_capped ? exponent_per_natural<A> : scale.exponent;
   const Exponents<A> exponents(factor, reference_of(max_exponent), factor);
   Partial<A> partial;
-  partial.max = is_capped ? max_exponent : scale.scale * max_exponent;
+  partial.max = linear_scale * max_exponent;
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
     A x[W];
     widen_vector<T>(loaded[i], x);
-    const int column = first + i * step;
+    if (is_capped) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) x[j] = capped_logit(scale, x[j]);
+    }
 #pragma unroll
     for (int j = 0; j < W; ++j) {
-      if constexpr (is_capped) x[j] = capped_logit(scale, x[j]);
       const A exponent = exponents.exponent(x[j]), e = exponents.power(exponent);
       partial.sum += e;
-      if constexpr (kForm != LossForm::plain) partial.weighted += e * larger_of(exponent, min_exponent);
+      if constexpr (!kPlain) partial.weighted += e * larger_of(exponent, min_exponent);
     }
-    if constexpr (kForm != LossForm::plain) {
-      if (!logits.needs_total) continue;
+    if (!kPlain && logits.needs_total) {
 #pragma unroll
       for (int j = 0; j < W; ++j)
-        if (is_whole || (column < end && column + j < logits.columns))
-          partial.total += is_capped ? x[j] : scale.scale * x[j];
+        if (first + i * step + j < logits.columns) partial.total += linear_scale * x[j];
     }
   }
   // The correction makes the exponents exact at the largest z.
-  if constexpr (kForm != LossForm::plain) partial.weighted = exponents.natural(partial.weighted) * exponents.correction;
+  if constexpr (!kPlain) partial.weighted = exponents.natural(partial.weighted) * exponents.correction;
   partial.sum *= exponents.correction;
   return partial;
 }
 
 // Merges the partial results of a row's threads; the row's first warp gets the result. A row of several warps is alone
 // in its block.
-template <bool kPlain, class A>
-__device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_partial, int num_warps) {
-  Partial<A> partial = merge_over_lanes<kPlain>(thread_partial, warp_lanes);
+template <class A>
+__device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_partial, int num_warps, bool plain) {
+  Partial<A> partial = merge_over_lanes(thread_partial, warp_lanes, plain);
   if (num_warps == 1) return partial;
   constexpr int num_values = partial_values - 1;  // no warp has the target
   A* const values = reinterpret_cast<A*>(&shared<unsigned char>());
@@ -80,7 +80,7 @@ __device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_pa
     partial.weighted = from[2];
     partial.total = from[3];
   }
-  return merge_over_lanes<kPlain>(partial, warp_lanes);
+  return merge_over_lanes(partial, warp_lanes, plain);
 }
 
 // Adds z of the target's column, if it is one of [first, end), and stores the row's results, or the slice's partial
@@ -129,10 +129,9 @@ __device__ __forceinline__ void loss_of_short_row(const LossSlicesParams& params
     loaded[kBatch - 1] = vector.whole;
   }
   Partial<A> partial;
-  with_form(logits.form, [&](auto form) {
-    constexpr LossForm kForm = decltype(form)::value;
-    partial = merge_over_lanes<kForm == LossForm::plain>(
-        take_batch<T, kForm>(logits, first, step, logits.columns, false, loaded), lanes);
+  with_plain(logits.form, [&](auto plain) {
+    constexpr bool kPlain = decltype(plain)::value;
+    partial = merge_over_lanes(take_batch<T, kPlain>(logits, first, step, loaded), lanes, kPlain);
   });
   if (lane > 0 || !exists) return;
   if (target == params.targets.ignore_index)
@@ -178,18 +177,16 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   // The first half is loaded while the target is.
   constexpr int half = slice_batch / 2;
   uint4 loaded[slice_batch];
-  bool is_whole = load_batch<T, half>(logits, x, logits.columns, first, step, end, loaded);
+  load_batch<T, half>(logits, x, logits.columns, first, step, end, loaded);
   if (target == params.targets.ignore_index) {
     if (params.slices.divisor == 1 && thread == 0) store_ignored<A>(params.results, row);
     return;
   }
-  is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
+  load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
   Partial<A> partial;
-  with_form(logits.form, [&](auto form) {
-    constexpr LossForm kForm = decltype(form)::value;
-    partial = merge_over_row<kForm == LossForm::plain>(take_batch<T, kForm>(logits, first, step, end, is_whole, loaded),
-                                                       num_threads / warp_lanes);
-  });
+  with_plain(logits.form,
+             [&](auto plain) { partial = take_batch<T, decltype(plain)::value>(logits, first, step, loaded); });
+  partial = merge_over_row(partial, num_threads / warp_lanes, logits.form == LossForm::plain);
   if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
 }
 

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(merge_threads)
     for (int64_t part = lane; part < params.num_parts; part += lanes)
       partial.take(Partial<A>::load(params.partials, row * params.row_stride + part * params.part_stride));
   }
-  partial = merge_over_lanes<false>(partial, lanes);
+  partial = merge_over_lanes(partial, lanes);
   if (lane > 0 || !exists) return;
   if (target == params.targets.ignore_index)
     store_ignored<A>(params.results, row);
