@@ -217,7 +217,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
-    // of 16 bits at 56 and 48, but bfloat16 would take 78 and 56.
+    // of 16 bits at 64, 56 and 48.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
     table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
@@ -233,8 +233,8 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
-    table::staged(false, bits_16, bias_mask, 4, 3, 6),
-    table::staged(false, bits_16, bias_mask, 4, 7, 10),
+    table::staged(false, bits_16, bias_mask, 4, 3, 6, 10),
+    table::staged(false, bits_16, bias_mask, 4, 7, 10, 8),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
     table::staged_with_row_values(bits_32, 1, 1, 20),
     table::staged_with_row_values(bits_16, 4, 5, 6, 10),
@@ -354,7 +354,7 @@ FLOWK_HOST_DEVICE constexpr int slice_slot_vectors(int partial_bytes, int slices
 }
 
 // staged_rows: columns per unit, and the longest rows that one thread takes by single columns. A block has two barriers
-// of 8 bytes, and in front of a mask a table with two numbers for each run of its rows, one entry that ends it, and a
+// of 8 bytes, and in front of a mask a table with an entry for each run of its rows, one that ends it, and a
 // vector, because up to 16 bytes before the first and after the last row are read.
 constexpr int staged_unit_columns = 4;
 constexpr int max_staged_columns = 20;
@@ -362,7 +362,7 @@ constexpr int max_staged_lanes = 32;
 constexpr int max_rows_per_thread = 16;
 constexpr int staged_barrier_bytes = 16;
 constexpr int max_mask_runs = 16;
-constexpr int mask_run_bytes = 8;
+constexpr int mask_run_bytes = 16;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
 

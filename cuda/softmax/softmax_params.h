@@ -144,6 +144,8 @@ struct StagedMask {
   SoftmaxOperand operand = softmax_dense;
   int32_t row_bytes = 0;
   int32_t row_stride = 0;  // bytes from row to row in the innermost dimension of the rows
+  // Do neighbouring rows share the mask? Then all blocks of a multiprocessor copy the same bytes.
+  FLOWK_HOST_DEVICE bool is_shared() const { return row_stride == 0; }
   friend bool operator==(const StagedMask&, const StagedMask&) = default;
 };
 
@@ -152,7 +154,7 @@ struct StagedRows {
   int32_t rows_per_thread = 1;  // one after the other
   // set by the plan:
   int32_t unit_columns = 0;
-  int32_t units_per_thread = 0;     // some threads have one less
+  int32_t units_per_thread = 0;     // threads before the row's first unit have one less
   bool has_unit_edges = false;      // some row starts or ends inside a unit
   bool copies_rows = false;         // each row's unmasked columns; false: the whole segment
   int32_t second_offset_bytes = 0;  // in shared memory: of the mask or y

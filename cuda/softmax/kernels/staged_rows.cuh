@@ -14,6 +14,7 @@ template <class Input, int kMax, int kMin, SoftmaxMask kMask, bool kRowValues>
 struct SoftmaxUnits {
   using T = Input;
   using Units = ThreadUnits<T, kMax, kMin>;
+  using Cleared = typename Units::Cleared;
   static constexpr bool has_y = false, has_mask = may_have_dense(kMask);
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
@@ -24,7 +25,6 @@ struct SoftmaxUnits {
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
     const unsigned char* const second = memory + staged.second_offset_bytes;
     const Units own(params, staged, segment, row_in_block, lane);
-    const int first_column = lane * unit_columns - own.phase;
     const SoftmaxRow row = staged_row(params, segment, row_in_block);
     if (staged.copies_rows) load_unmasked<T>(params, segment, row, row_in_block, lane, params.x, memory);
     if (kRowValues) wait_on_dependent_grids();
@@ -41,54 +41,45 @@ struct SoftmaxUnits {
         for (int j = 0; j < unit_words<T>; ++j) units[i].words[j] ^= sign_bits<T>;
       }
     }
-    own.clear_masked(params, staged, row, first_column, units, has_bias ? 0u : infinity_word<T>);
     const unsigned char* own_mask = nullptr;
     if (has_mask)
-      own_mask =
-          mask_of_row(staged.mask, second, row_in_block) + first_column * (has_bias ? static_cast<int>(sizeof(T)) : 1);
-    if (has_dense) {
-      const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
-      const uint32_t* const words = reinterpret_cast<const uint32_t*>(own_mask - first_byte);
-#pragma unroll
-      for (int i = 0; i < kMax; ++i) {
-        if (!own.any_has(i)) break;
-        if (own.has(i)) mask_unit<T>(&units[i], words + i * params.lanes_per_row, first_byte);
-      }
-    }
+      own_mask = mask_of_row(staged.mask, second, row_in_block) +
+                 own.first_column * (has_bias ? static_cast<int>(sizeof(T)) : 1);
     float values[kMax * unit_columns], largest = negative_infinity<float>();
-#pragma unroll
-    for (int i = 0; i < kMax; ++i) {
-      if (!own.any_has(i)) break;
-      units[i].widen(values + i * unit_columns);
-    }
     if (has_bias) {
-      own.load_same_columns(own_mask, units);
-      own.clear_masked(params, staged, row, first_column, units, infinity_word<T>);
+      Unit<T> bias_units[kMax];
+      own.load_same_columns(own_mask, bias_units);
+      own.clear_masked(params, staged, row, Cleared{units, 0u}, Cleared{bias_units, infinity_word<T>});
       const float scale = signed_scale<float>(params);
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
         if (!own.any_has(i)) break;
-        float bias[unit_columns];
-        units[i].widen(bias);
+        float x[unit_columns], bias[unit_columns];
+        units[i].widen(x);
+        bias_units[i].widen(bias);
 #pragma unroll
         for (int j = 0; j < unit_columns; ++j) {
-          float& value = values[i * unit_columns + j];
-          value = scale * value + bias[j];
-          largest = larger_of(largest, value);
+          values[i * unit_columns + j] = scale * x[j] + bias[j];
+          largest = larger_of(largest, values[i * unit_columns + j]);
         }
       }
     } else {
+      own.clear_masked(params, staged, row, Cleared{units, infinity_word<T>});
+      const int first_byte = static_cast<int>(reinterpret_cast<uintptr_t>(own_mask)) & 3;
       VectorMax<T> largest_x;
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
         if (!own.any_has(i)) break;
+        if (has_dense && own.has(i))
+          mask_unit<T>(&units[i], reinterpret_cast<const uint32_t*>(own_mask - first_byte) + i * params.lanes_per_row,
+                       first_byte);
 #pragma unroll
         for (int j = 0; j < unit_words<T>; ++j) largest_x.take_word(units[i].words[j]);
+        units[i].widen(values + i * unit_columns);
       }
       largest = largest_x.largest();
       if constexpr (kRowValues)
-        if (row_values.has_softcap())
-          largest = cap(own, row, first_column, params.lanes_per_row * unit_columns, row_values.score, values);
+        if (row_values.has_softcap()) largest = cap(own, row, row_values.score, values);
     }
     largest = max_over_lanes(largest, params.lanes_per_row);
     const ScoreSum<T> total = scores_to_results<T, unit_columns>(
@@ -108,29 +99,29 @@ struct SoftmaxUnits {
     // Masked columns of a row with a NaN are not NaN.
     if (sum != sum && (has_dense || params.interval.exists)) {
       const float masked = params.log_softmax ? negative_infinity<float>() : 0.0f;
-      const int end = (own.num_units - 1) * params.lanes_per_row * unit_columns + own.left;
 #pragma unroll 1
-      for (int i = 0; i < own.num_units; ++i)
+      for (int i = 0; own.exists && i <= own.last; ++i)
 #pragma unroll 1
-        for (int j = i == 0 ? own.before : 0; j < unit_columns; ++j) {
-          const int n = i * params.lanes_per_row * unit_columns + j, column = first_column + n;
+        for (int j = 0; j < unit_columns; ++j) {
+          const int column = own.column(i) + j;
+          if (column < 0 || column >= params.columns) continue;
           const bool is_outside = params.interval.exists && (column < row.begin || column >= row.end);
-          if (n < end && (is_outside || (has_dense && own_mask[n] != 0)))
+          if (is_outside || (has_dense && own_mask[column - own.first_column] != 0))
             store_element<T>(memory + own.at(i), j, masked);
         }
     }
-    if (lane == 0 && own.num_units > 0) row_values.leave(total, largest);
+    if (lane == 0 && own.exists) row_values.leave(total, largest);
   }
 
  private:
   // Replaces x by z with a softcap, or by -infinity in masked columns; returns the largest.
-  static __device__ __forceinline__ float cap(const Units& own, const SoftmaxRow& row, int first_column, int step,
-                                              const RowScore<T>& score, float (&values)[kMax * unit_columns]) {
+  static __device__ __forceinline__ float cap(const Units& own, const SoftmaxRow& row, const RowScore<T>& score,
+                                              float (&values)[kMax * unit_columns]) {
     float largest = negative_infinity<float>();
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!own.any_has(i)) break;
-      const int after_begin = first_column + i * step - row.begin;
+      const int after_begin = own.column(i) - row.begin;
 #pragma unroll
       for (int j = 0; j < unit_columns; ++j) {
         float& value = values[i * unit_columns + j];
@@ -146,6 +137,7 @@ struct SoftmaxUnits {
 template <class T, int kMax, int kMin>
 struct GradientUnits : StagedGradient<T> {
   using Units = ThreadUnits<T, kMax, kMin>;
+  using Cleared = typename Units::Cleared;
 
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
@@ -153,7 +145,6 @@ struct GradientUnits : StagedGradient<T> {
     const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
     const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
     const Units own(params, staged, segment, row_in_block, lane);
-    const int first_column = lane * unit_columns - own.phase;
     const SoftmaxRow row = staged_row(params, segment, row_in_block);
     unsigned char* const y_memory = memory + staged.second_offset_bytes;
     if (staged.copies_rows) {
@@ -165,8 +156,7 @@ struct GradientUnits : StagedGradient<T> {
     Unit<T> dy_units[kMax], y_units[kMax];
     own.load(memory, dy_units);
     own.load(y_memory, y_units);
-    own.clear_masked(params, staged, row, first_column, dy_units, 0u);
-    own.clear_masked(params, staged, row, first_column, y_units, log_softmax ? infinity_word<T> : 0u);
+    own.clear_masked(params, staged, row, Cleared{dy_units, 0u}, Cleared{y_units, log_softmax ? infinity_word<T> : 0u});
     const auto make_gradients = [&](auto kind) {
       const GradientTerms<T> terms(params, decltype(kind)::value);
       float sums[unit_columns] = {};
@@ -191,7 +181,7 @@ struct GradientUnits : StagedGradient<T> {
         dy_units[i] = Unit<T>::from(dy);
       }
       // The gradients of masked columns are 0 for every sum.
-      if (params.interval.exists && !(sum - sum == 0.0f)) own.clear_outside(params, row, first_column, dy_units, 0u);
+      if (params.interval.exists && !(sum - sum == 0.0f)) own.clear_outside(row, Cleared{dy_units, 0u});
     };
     if (log_softmax)
       make_gradients(std::true_type{});
@@ -243,10 +233,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (Rows::has_y) load_segment<T>(segment, group, own, params.bias_or_y, second);
     });
   }
-  if (Rows::has_mask)
+  if (Rows::has_mask) {
     copies.start_second([&](const CopyGroup& group, const BulkCopies& own) {
-      load_mask_runs(params, staged.mask, segment, group, own, second);
+      load_mask_runs(params, staged.mask, segment, group, own, copies.is_second_shared, second);
     });
+    const int lane = static_cast<int>(threadIdx.x) - SegmentCopies::second_thread();
+    if (copies.is_second_shared && lane >= 0 && lane < 32) copy_shared_masks(params, staged.mask, lane, second);
+  }
   Rows::work(params, staged, segment, copies, memory);
   store_segment<T>(params, segment, memory);
 }

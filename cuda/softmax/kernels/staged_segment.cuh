@@ -12,16 +12,19 @@ namespace flowk::softmax {
 // The rows of one block: contiguous in memory, and in shared memory at the same offset modulo 16.
 struct RowSegment {
   int64_t first_byte;  // of the first row in its tensor
-  int first_vector;    // the vectors that are copied whole are [first_vector, end_vector)
-  int end_vector;
   int num_rows;
   int shift;  // bytes from an aligned address to the first row
   int end;    // bytes from that address to the end of the last row
   bool ends_tensor;
-  __device__ __forceinline__ int copied_bytes() const { return (end_vector - first_vector) * vector_bytes; }
+  // The vectors that are copied whole are [first_vector(), end_vector()). Vectors shared with neighbouring segments are
+  // copied whole, except past the ends of the tensor.
+  __device__ __forceinline__ int first_vector() const { return blockIdx.x == 0 && shift > 0 ? 1 : 0; }
+  __device__ __forceinline__ int end_vector() const {
+    const int vector = (ends_tensor ? end : end + vector_bytes - 1) / vector_bytes;
+    return vector < first_vector() ? first_vector() : vector;
+  }
 };
 
-// Vectors shared with neighbouring segments are copied whole, except past the ends of the tensor.
 template <class T>
 __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
   RowSegment segment;
@@ -37,9 +40,6 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
                                    static_cast<uint32_t>(segment.first_byte)) &
                   (vector_bytes - 1);
   segment.end = segment.shift + segment.num_rows * static_cast<int>(row_bytes);
-  segment.first_vector = blockIdx.x == 0 && segment.shift > 0 ? 1 : 0;
-  const int end_vector = (segment.ends_tensor ? segment.end : segment.end + vector_bytes - 1) / vector_bytes;
-  segment.end_vector = end_vector < segment.first_vector ? segment.first_vector : end_vector;
   return segment;
 }
 
@@ -61,25 +61,30 @@ __device__ __forceinline__ void find_staged_interval(const SoftmaxParams& params
 struct SegmentCopies {
   BulkCopies first;
   BulkCopies second;
+  bool is_second_shared;  // copy_shared_masks() does the second copies
   __device__ __forceinline__ SegmentCopies(const StagedRows& staged, unsigned char* memory)
       : first{{reinterpret_cast<uint64_t*>(memory + staged.barrier_offset_bytes)}},
-        second{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}} {}
+        second{{first.barrier.memory + staged_barrier_bytes / 2 / sizeof(uint64_t)}},
+        is_second_shared(has_sm_90() && staged.mask.is_shared()) {}
   template <class Load>
   __device__ __forceinline__ void start(Load load) const {
     start_by(0, first, load);
   }
   template <class Load>
   __device__ __forceinline__ void start_second(Load load) const {
-    start_by(blockDim.x > 32 ? 32 : 0, second, load);
+    start_by(second_thread(), second, load);
   }
+  // The first thread of the warp that starts the second copies.
+  static __device__ __forceinline__ int second_thread() { return blockDim.x > 32 ? 32 : 0; }
   // If `copies_rows`, load_unmasked() has started the first copies, and start() was not called.
   __device__ __forceinline__ void wait(bool copies_rows, bool has_second) const {
     wait_on_dependent_grids();
-    if (copies_rows || !has_sm_90()) async_copy_wait();
+    const bool by_warp = has_second && is_second_shared;
+    if (copies_rows || by_warp || !has_sm_90()) async_copy_wait();
     __syncthreads();
     if (!has_sm_90()) return;
     if (!copies_rows) first.wait();
-    if (has_second) second.wait();
+    if (has_second && !by_warp) second.wait();
   }
 
  private:
@@ -107,8 +112,9 @@ __device__ __forceinline__ void copy_part(const CopyGroup& group, unsigned char*
 template <class T>
 __device__ __forceinline__ void copy_ends(const RowSegment& segment, const CopyGroup& group, const unsigned char* first,
                                           unsigned char* memory) {
-  if (segment.first_vector == 1) copy_part<T>(group, memory, first, 0, segment);
-  if (segment.end_vector * vector_bytes < segment.end) copy_part<T>(group, memory, first, segment.end_vector, segment);
+  if (segment.first_vector() == 1) copy_part<T>(group, memory, first, 0, segment);
+  const int end_vector = segment.end_vector();
+  if (end_vector * vector_bytes < segment.end) copy_part<T>(group, memory, first, end_vector, segment);
 }
 
 // Waits for the stream's previous grid, and starts to copy the block's rows of a contiguous `tensor`. The elements at
@@ -118,9 +124,9 @@ __device__ __forceinline__ void load_segment(const RowSegment& segment, const Co
                                              const BulkCopies& copies, const unsigned char* tensor,
                                              unsigned char* memory) {
   const unsigned char* const first = tensor + segment.first_byte - segment.shift;
-  const int begin = segment.first_vector * vector_bytes;
+  const int begin = segment.first_vector() * vector_bytes;
   wait_on_dependent_grids(first + begin);
-  copies.copy(group, memory + begin, first + begin, segment.copied_bytes());
+  copies.copy(group, memory + begin, first + begin, segment.end_vector() * vector_bytes - begin);
   copy_ends<T>(segment, group, first, memory);
 }
 
@@ -148,10 +154,10 @@ __device__ __forceinline__ void load_unmasked(const SoftmaxParams& params, const
     const int row_begin = start / vector_bytes, row_end = (start + params.columns * bytes) / vector_bytes;
     const int begin = (start + row.begin * bytes) / vector_bytes;
     const int end = (start + row.end * bytes + vector_bytes - 1) / vector_bytes;
-    const int own_end = row_in_block + 1 < segment.num_rows ? row_end : segment.end_vector;
+    const int own_end = row_in_block + 1 < segment.num_rows ? row_end : segment.end_vector();
     const int past = end < own_end ? end : own_end;
     const auto copy = [&](int i) {
-      if (i >= segment.first_vector) async_copy_vector(memory + i * vector_bytes, first + i * vector_bytes);
+      if (i >= segment.first_vector()) async_copy_vector(memory + i * vector_bytes, first + i * vector_bytes);
     };
 #pragma unroll 1
     for (int i = begin + lane; i < past; i += params.lanes_per_row) copy(i);
@@ -166,6 +172,7 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
                                               const unsigned char* memory) {
   BulkCopies::publish();
   __syncthreads();
+  if (has_sm_90() && threadIdx.x >= 32) return;
   unsigned char* const first = params.out + segment.first_byte - segment.shift;
   const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
   if (threadIdx.x < 32) {
@@ -174,6 +181,15 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
     if (end >= head && segment.end > end) copy_part<T>(group, first, memory, end / vector_bytes, segment);
   }
   BulkCopies::store(first + head, memory + head, end - head);
+}
+
+// As async_copy_vector(), through L1: for bytes that other blocks of the multiprocessor copy too.
+__device__ __forceinline__ void async_copy_cached_vector(void* shared_dst, const void* src) {
+#ifdef FLOWK_SIMT
+  simt::async_copy(shared_dst, src, vector_bytes);
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(address_in_shared(shared_dst)), "l"(src) : "memory");
+#endif
 }
 
 // Waits for the stream's previous grid, and starts to copy `num_bytes` of the mask from `first` on, both multiples of
@@ -199,14 +215,15 @@ __device__ __forceinline__ void copy_mask_bytes(const StagedMask& mask, const Bu
 struct MaskRun {
   int first_row;
   int base;
+  const unsigned char* source;  // of the first vector
 };
 static_assert(sizeof(MaskRun) == mask_run_bytes);
 
 // Waits as load_segment(), and starts to copy the segment's rows of the mask to shared memory, after the table of their
-// runs. The 16 bytes before and after each row may be read.
+// runs. The 16 bytes before and after each row may be read. `by_warp`: copy_shared_masks() does the copies.
 __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, const StagedMask& mask,
                                                const RowSegment& segment, const CopyGroup& group,
-                                               const BulkCopies& copies, unsigned char* memory) {
+                                               const BulkCopies& copies, bool by_warp, unsigned char* memory) {
   MaskRun* const runs = reinterpret_cast<MaskRun*>(memory);
   int position = mask_table_bytes, run = 0;
 #pragma unroll 1
@@ -224,12 +241,36 @@ __device__ __forceinline__ void load_mask_runs(const SoftmaxParams& params, cons
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(first)) & (vector_bytes - 1);
     const int end = shift + (num_rows - 1) * mask.row_stride + mask.row_bytes;
     const int bytes = (end + vector_bytes - 1) & ~(vector_bytes - 1);
-    copy_mask_bytes(mask, copies, group, first - shift, bytes, memory + position);
-    if (group.lane == 0) runs[run] = {done, position + shift - done * mask.row_stride};
+    if (!by_warp) copy_mask_bytes(mask, copies, group, first - shift, bytes, memory + position);
+    if (group.lane == 0) runs[run] = {done, position + shift - done * mask.row_stride, first - shift};
     position += bytes;
     done += num_rows;
   }
-  if (group.lane == 0) runs[run] = {params.rows_per_block, 0};
+  if (group.lane == 0) runs[run] = {params.rows_per_block, 0, nullptr};
+}
+
+// A warp waits as load_segment(), and starts to copy the masks in the table of runs, if neighbouring rows share them.
+// Through L1: by bulk copies, all blocks would read the same lines of L2.
+__device__ __forceinline__ void copy_shared_masks(const SoftmaxParams& params, const StagedMask& mask, int lane,
+                                                  unsigned char* memory) {
+  __syncwarp();
+  wait_on_dependent_grids();
+#pragma unroll 1
+  for (const MaskRun* run = reinterpret_cast<const MaskRun*>(memory); run->first_row < params.rows_per_block; ++run) {
+    const int shift = run->base & (vector_bytes - 1);
+    unsigned char* const to = memory + (run->base - shift);
+#pragma unroll 1
+    for (int i = lane * vector_bytes; i < shift + mask.row_bytes; i += 32 * vector_bytes) {
+      const unsigned char* const from = run->source + i;
+      if (from >= mask.first && from + vector_bytes <= mask.end) {
+        async_copy_cached_vector(to + i, from);
+      } else {
+#pragma unroll 1
+        for (int j = 0; j < vector_bytes; ++j)
+          if (from + j >= mask.first && from + j < mask.end) to[i + j] = from[j];
+      }
+    }
+  }
 }
 
 // The mask of a row of the segment, after the copies.

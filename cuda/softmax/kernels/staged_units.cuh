@@ -24,11 +24,10 @@ struct Unit {
     memcpy(unit.words, &pack, sizeof(pack));
     return unit;
   }
-  // From an address that is a multiple of an element's bytes. May read up to 4 bytes more on both sides.
-  static __device__ __forceinline__ Unit load_anywhere(const unsigned char* address) {
+  // From `shift` bits after the start of a word. Reads one word more.
+  static __device__ __forceinline__ Unit load_shifted(const unsigned char* address, unsigned shift) {
     Unit unit;
-    const auto shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) & 3;
-    const uint32_t* const from = reinterpret_cast<const uint32_t*>(address - shift);
+    const uint32_t* const from = reinterpret_cast<const uint32_t*>(address);
     uint32_t word = from[0];
 #pragma unroll
     for (int i = 0; i < unit_words<T>; ++i) {
@@ -36,7 +35,7 @@ struct Unit {
         unit.words[i] = from[i];
       } else {
         const uint32_t next = from[i + 1];
-        unit.words[i] = __funnelshift_r(word, next, 8 * shift);
+        unit.words[i] = __funnelshift_r(word, next, shift);
         word = next;
       }
     }
@@ -82,39 +81,60 @@ struct Unit {
   }
 };
 
-// The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn; its
-// first and last unit may have columns of neighbouring rows. A thread has units_per_thread units or one less, kMin
-// <= units_per_thread <= kMax.
+// A number that the compiler keeps in a register, rather than compute it again for each use.
+__device__ __forceinline__ int held(int number) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+r"(number));
+#endif
+  return number;
+}
+
+// Word i of a unit's bit mask: 1 from column `columns` on.
+template <class T>
+__device__ __forceinline__ uint32_t ones_past(int columns, int i) {
+  const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
+  return ones_from(shift > 0 ? shift : 0);
+}
+
+// The units of one thread. A row is read as the aligned units that contain it, dealt to `lanes` threads in turn, so
+// that the row's last unit is the last unit of the last thread. All threads have units_per_thread units, kMin <=
+// units_per_thread <= kMax, but the threads before the row's first unit have no first one. The row's first unit is the
+// first or the second unit of its thread. The first and the last unit of a row may have columns of neighbouring rows.
 template <class T, int kMax, int kMin>
 struct ThreadUnits {
   static_assert(kMin >= 3);
-  int first;      // byte of shared memory
-  int step;       // bytes
-  int max_units;  // of any thread
-  int num_units;  // 0: there is no such row
-  int phase;      // columns of the row's first unit that belong to the row before
-  int before;     // the same for this thread's first unit
-  int left;       // columns of the last unit up to the row's end, or more than it has
+  int first;  // byte of shared memory of the first unit
+  int step;   // bytes
+  int step_columns;
+  int last;             // the index of the last unit
+  int first_column;     // of the first unit; below 0: columns before the row
+  int left;             // columns of the last unit up to the row's end, or more than it has
+  bool exists;          // is there such a row?
+  bool may_start_late;  // may the second unit of a thread be a row's first one?
 
   __device__ __forceinline__ ThreadUnits(const SoftmaxParams& params, const StagedRows& staged,
                                          const RowSegment& segment, int row_in_block, int lane) {
-    const int lanes = params.lanes_per_row;
+    const int lanes = params.lanes_per_row, units = staged.units_per_thread;
     const int start = segment.shift + row_in_block * params.columns * static_cast<int>(sizeof(T));
     const int misaligned = start & (unit_bytes<T> - 1);
-    phase = misaligned / static_cast<int>(sizeof(T));
-    const int columns = phase + params.columns;
-    const int row_units = (columns + unit_columns - 1) / unit_columns;
-    first = start - misaligned + lane * unit_bytes<T>;
+    const int phase = misaligned / static_cast<int>(sizeof(T));
+    const int row_units = (phase + params.columns + unit_columns - 1) / unit_columns;
+    const int first_unit = lane + row_units - lanes * units;
+    first = held(start - misaligned + first_unit * unit_bytes<T>);
     step = lanes * unit_bytes<T>;
-    max_units = staged.units_per_thread;
-    num_units = row_in_block < segment.num_rows ? (row_units - lane + lanes - 1) >> params.rows_shift : 0;
-    before = lane == 0 ? phase : 0;
-    left = columns - unit_columns * (lane + lanes * (num_units - 1));
+    step_columns = lanes * unit_columns;
+    last = units - 1;
+    first_column = held(first_unit * unit_columns - phase);
+    left = params.columns - first_column - last * step_columns;
+    exists = row_in_block < segment.num_rows;
+    may_start_late = params.columns <= last * step_columns;
   }
-  // Does some thread of the grid, or this one, have an i-th unit?
-  __device__ __forceinline__ bool any_has(int i) const { return i < kMin || i < max_units; }
-  __device__ __forceinline__ bool has(int i) const { return i < kMin - 1 || i < num_units; }
+  // Do the threads have an i-th unit? Only the first one may be missing in some of them.
+  __device__ __forceinline__ bool any_has(int i) const { return i < kMin || i <= last; }
+  __device__ __forceinline__ bool has(int i) const { return i > 0 || first_column > -unit_columns; }
+  __device__ __forceinline__ bool is_last(int i) const { return i >= kMin - 1 && i == last; }
   __device__ __forceinline__ int at(int i) const { return first + i * step; }
+  __device__ __forceinline__ int column(int i) const { return first_column + i * step_columns; }
 
   __device__ __forceinline__ void load(const unsigned char* memory, Unit<T> (&units)[kMax]) const {
 #pragma unroll
@@ -126,66 +146,66 @@ struct ThreadUnits {
 
   // Loads the same columns of another row in shared memory; `from` is the column of the first unit's first one.
   __device__ __forceinline__ void load_same_columns(const unsigned char* from, Unit<T> (&units)[kMax]) const {
-    const bool is_aligned = (reinterpret_cast<uintptr_t>(from) & (unit_bytes<T> - 1)) == 0;
+    const auto load_units = [&](auto load) {
 #pragma unroll
-    for (int i = 0; i < kMax; ++i) {
-      if (!any_has(i)) break;
-      units[i] = !has(i)      ? Unit<T>::of(0u)
-                 : is_aligned ? Unit<T>::load(from + i * step)
-                              : Unit<T>::load_anywhere(from + i * step);
+      for (int i = 0; i < kMax; ++i) {
+        if (!any_has(i)) break;
+        units[i] = has(i) ? load(i * step) : Unit<T>::of(0u);
+      }
+    };
+    if ((reinterpret_cast<uintptr_t>(from) & (unit_bytes<T> - 1)) == 0) {
+      load_units([&](int offset) { return Unit<T>::load(from + offset); });
+    } else {
+      const auto shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(from)) & 3;
+      load_units([&](int offset) { return Unit<T>::load_shifted(from - shift + offset, 8 * shift); });
     }
   }
 
-  // Word i of a unit's bit mask: 1 from column `columns` on.
-  static __device__ __forceinline__ uint32_t ones_past(int columns, int i) {
-    const int shift = columns * 8 * static_cast<int>(sizeof(T)) - 32 * i;
-    return ones_from(shift > 0 ? shift : 0);
-  }
+  // Units whose masked columns are set to `word`.
+  struct Cleared {
+    Unit<T> (&units)[kMax];
+    uint32_t word;
+    __device__ __forceinline__ void select(int i, const uint32_t (&mask)[unit_words<T>]) const {
+      units[i].select(mask, word);
+    }
+  };
 
-  // Sets columns of other rows, and units that this thread does not have, to `word`.
-  __device__ __forceinline__ void clear_others(const StagedRows& staged, Unit<T> (&units)[kMax], uint32_t word) const {
+  // Sets columns of other rows, and units that this thread does not have.
+  template <class... C>
+  __device__ __forceinline__ void clear_others(const StagedRows& staged, const C&... cleared) const {
+    if (!staged.has_unit_edges) {
+      (cleared.units[0].take_if(!has(0), Unit<T>::of(cleared.word)), ...);
+      return;
+    }
+    uint32_t mask[unit_words<T>];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (i == 1 && !may_start_late) break;
+#pragma unroll
+      for (int w = 0; w < unit_words<T>; ++w) mask[w] = ~ones_past<T>(-column(i), w);
+      (cleared.select(i, mask), ...);
+    }
+    // By masks: with a branch the compiler moves the units to local memory.
 #pragma unroll
     for (int i = kMin - 1; i < kMax; ++i) {
       if (!any_has(i)) break;
-      if (!has(i)) units[i] = Unit<T>::of(word);
-    }
-    if (!staged.has_unit_edges) return;
-    uint32_t head[unit_words<T>], tail[unit_words<T>];
 #pragma unroll
-    for (int i = 0; i < unit_words<T>; ++i) {
-      head[i] = ~ones_past(before, i);
-      tail[i] = ones_past(left, i);
-    }
-    units[0].select(head, word);
-    if constexpr (kMin == kMax) {
-      if (num_units == kMax)
-        units[kMax - 1].select(tail, word);
-      else
-        units[kMax - 2].select(tail, word);
-    } else {
-#pragma unroll
-      for (int i = kMin - 2; i < kMax; ++i) {
-        if (!any_has(i)) break;
-        // By masks: with a branch the compiler moves the units to local memory.
-        uint32_t own_tail[unit_words<T>];
-#pragma unroll
-        for (int j = 0; j < unit_words<T>; ++j) own_tail[j] = i == num_units - 1 ? tail[j] : 0u;
-        units[i].select(own_tail, word);
-      }
+      for (int w = 0; w < unit_words<T>; ++w) mask[w] = is_last(i) ? ones_past<T>(left, w) : 0u;
+      (cleared.select(i, mask), ...);
     }
   }
 
-  // The same for columns outside the row's interval; units[0] starts at column first_column of the row.
-  __device__ __forceinline__ void clear_outside(const SoftmaxParams& params, const SoftmaxRow& row, int first_column,
-                                                Unit<T> (&units)[kMax], uint32_t word) const {
+  // Sets columns outside the row's interval.
+  template <class... C>
+  __device__ __forceinline__ void clear_outside(const SoftmaxRow& row, const C&... cleared) const {
     const auto clear = [&](int i, int columns, uint32_t inverted) {
       uint32_t outside[unit_words<T>];
 #pragma unroll
-      for (int w = 0; w < unit_words<T>; ++w)
-        outside[w] = inverted ^ ones_past(columns - first_column - i * params.lanes_per_row * unit_columns, w);
-      units[i].select(outside, word);
+      for (int w = 0; w < unit_words<T>; ++w) outside[w] = inverted ^ ones_past<T>(columns - column(i), w);
+      (cleared.select(i, outside), ...);
     };
     clear(0, row.begin, ~0u);
+    clear(1, row.begin, ~0u);
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!any_has(i)) break;
@@ -193,43 +213,47 @@ struct ThreadUnits {
     }
     if (row.begin <= 0) return;
 #pragma unroll
-    for (int i = 1; i < kMax; ++i) {
+    for (int i = 2; i < kMax; ++i) {
       if (!any_has(i)) break;
       clear(i, row.begin, ~0u);
     }
   }
 
-  // Sets columns of other rows, masked columns and units that this thread does not have to `word`.
+  // Sets columns of other rows, masked columns and units that this thread does not have.
+  template <class... C>
   __device__ __forceinline__ void clear_masked(const SoftmaxParams& params, const StagedRows& staged,
-                                               const SoftmaxRow& row, int first_column, Unit<T> (&units)[kMax],
-                                               uint32_t word) const {
+                                               const SoftmaxRow& row, const C&... cleared) const {
     if (params.interval.exists)
-      clear_outside(params, row, first_column, units, word);
+      clear_outside(row, cleared...);
     else
-      clear_others(staged, units, word);
+      clear_others(staged, cleared...);
   }
 
   // Stores the row's columns. Call it after a barrier: other threads read the neighbouring columns of the same units.
   __device__ __forceinline__ void store(const StagedRows& staged, const Unit<T> (&units)[kMax],
                                         unsigned char* memory) const {
-    if (num_units == 0) return;
+    if (!exists) return;
 #pragma unroll
     for (int i = 0; i < kMax; ++i) {
       if (!any_has(i)) break;
-      const bool is_whole =
-          (i > 0 || before == 0) && (i < kMin - 2 || i < num_units - 1 || (i == num_units - 1 && left >= unit_columns));
+      const bool is_whole = i < 2 ? column(i) >= 0 : !is_last(i) || left >= unit_columns;
       if (is_whole) units[i].store(memory + at(i));
     }
     if (!staged.has_unit_edges) return;
-    if (before > 0) units[0].store_columns(memory + first, before, unit_columns);
+    const int head = has(0) ? 0 : 1;
+    if (column(head) < 0) {
+      Unit<T> unit = units[1];
+      unit.take_if(head == 0, units[0]);
+      unit.store_columns(memory + at(head), -column(head), unit_columns);
+    }
     if (left < unit_columns) {
-      Unit<T> last = units[kMin - 2];
+      Unit<T> unit = units[kMin - 1];
 #pragma unroll
-      for (int i = kMin - 1; i < kMax; ++i) {
+      for (int i = kMin; i < kMax; ++i) {
         if (!any_has(i)) break;
-        last.take_if(i == num_units - 1, units[i]);
+        unit.take_if(is_last(i), units[i]);
       }
-      last.store_columns(memory + at(num_units - 1), 0, left);
+      unit.store_columns(memory + at(last), 0, left);
     }
   }
 };

@@ -7,17 +7,13 @@
 namespace flowk::softmax {
 namespace {
 
-// Do neighbouring rows share the dense mask? Each block of staged_rows then copies the same bytes from L2.
-bool shares_dense(const SoftmaxCall& call) {
-  return call.mask == SoftmaxMask::dense && call.output_rows.dims[0].strides[softmax_dense] == 0;
-}
-
 // The longest rows that staged_rows is the fastest for.
 int64_t max_staged_row_columns(const SoftmaxCall& call) {
   if (call.request.backward) return call.has_interval ? INT64_MAX : staged_gradient_columns;
   const bool has_edges = !is_aligned(call, softmax_x, int64_t{staged_unit_columns} * call.in_bytes);
-  const bool has_costly_edges = has_edges && (call.in_bytes == 2 || has_scaled_scores(call.mask));
-  return has_costly_edges || shares_dense(call) ? staged_edge_columns : INT64_MAX;
+  const bool has_costly_edges =
+      has_edges && !may_have_dense(call.mask) && (call.in_bytes == 2 || has_scaled_scores(call.mask));
+  return has_costly_edges ? staged_edge_columns : INT64_MAX;
 }
 
 // Is staged_rows faster than row_in_registers? It is for rows with tails, and for rows that leave many vectors of their
@@ -29,7 +25,7 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   if (call.request.backward && call.has_interval && (call.in_bytes == 4 || call.row_vectors >= warp_lanes))
     return has_less_than(staged_gradient_fill);
   if (call.has_tails) return true;
-  return !has_scaled_scores(call.mask) && has_less_than(staged_fill);
+  return call.mask != SoftmaxMask::scores && has_less_than(staged_fill);
 }
 
 // Is framed_rows the fastest for rows under an interval? float32 rows must fill most vectors of its threads. Forward it
