@@ -58,8 +58,9 @@ inline constexpr BinaryOp binary_ops[] = {FLOWK_BINARY_OPS(FLOWK_ROW)};
 
 // Calls run(ops) with the operations that share a kernel with `op`, one of kOps. In contiguous these are the operations
 // of its cost, or the operation alone. Other kernels need 40 registers and more themselves: there light operations
-// share a kernel if that leaves room for one more block per SM, and all others share one. All operations of integers
-// share a kernel, except divisions and powers of 16 bits, which would take registers from the light ones. float64 has
+// share a kernel if that leaves room for one more block per SM, and all others share one. In shifted_tiles the heaviest
+// operations have a kernel of their own only with two inputs in packs of 8. All operations of integers share a kernel,
+// except divisions and powers of 16 bits, which would take registers from the light ones. float64 has
 // heavy operations in contiguous and strided only. silu_mul has a strided kernel of its own, because its inputs are
 // usually halves of rows.
 template <ElementwiseKernel kKernel, class Compute, int kN, const auto& kOps, class Run>
@@ -77,7 +78,8 @@ Status visit_ops(int32_t op, Run run) {
       return cost == heaviest ? run(AllOps<false, heaviest, heaviest>()) : run(AllOps<false, light, light, heavy>());
     else
       return run(AllOps<false, light, light, medium, heavy, heaviest>());
-  } else if constexpr (kKernel == strided || kKernel == (is_unary ? shifted_tiles : aligned_tiles)) {
+  } else if constexpr (kKernel == strided || (kKernel == shifted_tiles && (is_unary || kN == 4)) ||
+                       (kKernel == aligned_tiles && !is_unary)) {
     if constexpr (kKernel == strided && !is_unary && !is_double)
       if (op == FLOWK_BINARY_SILU_MUL) return run(OneOp<static_cast<Op>(FLOWK_BINARY_SILU_MUL)>());
     return run(AllOps<is_double, is_double ? heaviest : heavy, light, medium, heavy, heaviest>());
