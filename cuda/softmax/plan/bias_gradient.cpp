@@ -196,7 +196,7 @@ void explain_bias_gradient(const BiasGradientPlan& plan, char* text, size_t text
     out.add("%s\n", plan.sum_launch.uses_pdl ? ", PDL" : "");
   }
   if (!gradient.by_vectors && gradient.chunk_blocks > 0)
-    out.add_slow("dy, y and dx start at different elements of a vector of 16 bytes");
+    out.add_slow("dy, y and dx start at different elements of a vector of 16 bytes, or the call is batch-invariant");
 }
 
 }  // namespace flowk::softmax
