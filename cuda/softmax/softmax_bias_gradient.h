@@ -38,12 +38,12 @@ struct BiasGradient {
   unsigned char* sums = nullptr;
   int64_t row_sums = 0;
   int64_t block_sums = 0;
-  int32_t sums_offset_bytes = 0;   // in shared memory
-  int32_t vectors_per_thread = 0;  // of a row's frame
-  int32_t held_vectors = 0;        // of them; the others are loaded twice
-  bool has_edges = false;          // the columns are not whole vectors
-  bool has_steps = false;          // from a member to the next of the same chunk: bytes in dy, y and dx
-  int64_t steps[3] = {};
+  int32_t sums_offset_bytes = 0;        // in shared memory
+  int32_t vectors_per_thread = 0;       // of a row's frame
+  int32_t held_vectors = 0;             // of them; the others are loaded twice
+  bool has_edges = false;               // the columns are not whole vectors
+  bool has_steps = false;               // members of a chunk are at a constant distance
+  int64_t steps[3] = {};                // this distance in bytes, in dy, y and dx
   bool by_vectors = false;              // dy, y and dx are read and written by whole vectors; false: by single elements
   bool has_frames = false;              // false: a row's first vector starts with its first column
   const unsigned char* memory[2] = {};  // of dy and y; the vectors of a row within it are read whole
@@ -51,7 +51,7 @@ struct BiasGradient {
   friend bool operator==(const BiasGradient&, const BiasGradient&) = default;
 };
 
-// What the workspace and the order of all sums depend on.
+// What the workspace and the order in which rows are added depend on.
 struct BiasGradientSizes {
   int64_t groups = 1, members = 1, columns = 0;
   flowk_dtype y_dtype = FLOWK_FLOAT32;

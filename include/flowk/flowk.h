@@ -806,7 +806,8 @@ FLOWK_API flowk_status flowk_masked_softmax_backward_explain(const void *dy, con
 /**
  * The size of the workspace that flowk_masked_softmax_backward_dbias() needs for this shape, the dimensions in which
  * `dbias_strides` are 0, and y_dtype on the current device, for any pointers; 0 if it needs none. It is at most a fifth
- * of the bytes of dy and y, unless a row of float32, of float64 for FLOAT64, is larger than a block's shared memory.
+ * of the bytes of dy and y, unless about one and a half rows of float32, of float64 for FLOAT64, are larger than a
+ * block's shared memory.
  *
  * Statuses: those of flowk_masked_softmax_backward_dbias() for the shape and y_dtype, and NULL_POINTER for
  *   `workspace_bytes`.

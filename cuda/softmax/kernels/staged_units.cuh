@@ -161,7 +161,7 @@ struct ThreadUnits {
     }
   }
 
-  // Units whose masked columns are set to `word`.
+  // Units of a thread, and the word that their masked columns get.
   struct Cleared {
     Unit<T> (&units)[kMax];
     uint32_t word;

@@ -24,7 +24,7 @@ constexpr int64_t near_bytes = 1024, min_chunk_members = 8, max_blocks = 1024;
 // Of bias_gradient_of_chunks: partials that a thread loads at once.
 constexpr int32_t partials_in_flight = 8;
 
-// The threads of a row whose frame has at most this number of vectors.
+// The number of threads that share a row. `vectors`: that contain the row, at most.
 int32_t lanes_of_frame(int64_t vectors) {
   int32_t found = max_bias_gradient_threads;
   int64_t least = INT64_MAX;
@@ -50,14 +50,15 @@ struct BiasGradientLayout {
     const bool has_whole_vectors = sizes.columns % width == 0;
     lanes = lanes_of_frame(ceil_div(sizes.columns + (has_whole_vectors ? 0 : width - 1), int64_t{width}));
     block_threads = lanes > warp_lanes ? lanes : good_block_threads;
-    const auto log2_of = [](int64_t n) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(n | 1))) - 1; };
-    const int rows_shift = log2_of(block_threads / lanes);
-    const int near_shift =
-        sizes.members_are_neighbours ? 0 : log2_of(ceil_div(near_bytes, sizes.columns * element_bytes) * 2 - 1);
-    const int chunks_shift = std::min(log2_of(sizes.members / min_chunk_members), std::max(rows_shift - near_shift, 0));
-    groups_shift = rows_shift - chunks_shift;
-    block_chunks = 1 << chunks_shift;
-    num_group_blocks = ceil_div(sizes.groups, int64_t{1} << groups_shift);
+    const int32_t block_rows = block_threads / lanes;  // a power of 2, as all numbers of rows of a block
+    const int32_t near_rows =
+        sizes.members_are_neighbours ? 1 : power_of_2_from(ceil_div(near_bytes, sizes.columns * element_bytes));
+    const int64_t good_chunks = std::max<int64_t>(sizes.members / min_chunk_members, 1);
+    block_chunks = static_cast<int32_t>(
+        std::min<uint64_t>(std::bit_floor(static_cast<uint64_t>(good_chunks)), std::max(block_rows / near_rows, 1)));
+    const int32_t block_groups = block_rows / block_chunks;
+    groups_shift = std::countr_zero(static_cast<uint32_t>(block_groups));
+    num_group_blocks = ceil_div(sizes.groups, int64_t{block_groups});
     chunk_blocks = static_cast<int32_t>(std::max<int64_t>(std::min(max_blocks / std::min(num_group_blocks, max_blocks),
                                                                    sizes.members / (block_chunks * min_chunk_members)),
                                                           1));
@@ -68,7 +69,7 @@ struct BiasGradientLayout {
     row_sums = places + (has_whole_vectors ? places / 32 * pack : places / width);
     const int64_t past_bank = has_whole_vectors ? pack : sizes.columns + std::max(lanes * width / 32, 1);
     row_sums += (past_bank + 2 * width - row_sums % (2 * width)) % (2 * width);
-    block_sums = round_up(row_sums * (block_threads / lanes), pack);
+    block_sums = round_up(row_sums * block_rows, pack);
     const int32_t num_warps = std::max(lanes / warp_lanes, 1);
     exchange_offset_bytes = static_cast<int32_t>(
         round_up(2 * exchange_step_bytes(partial_result_bytes(element_bytes), num_warps, 1), line_bytes));

@@ -154,8 +154,9 @@ Results run_case(const BiasCase& one) {
 }  // namespace
 
 TEST(gradients_are_right_and_invariant_bits_do_not_depend_on_addresses_or_thread_orders) {
-  // One thread per row and a whole block; vectors that are held and loaded again, rows that are shorter than two
-  // vectors, and rows whose sums are in the workspace; one chunk and several, in a block and in several blocks.
+  // A row has one thread or a whole block. Its vectors are held, or loaded twice, and some rows are shorter than two
+  // vectors. The sums are in shared memory or in the workspace. A group has one chunk, or several in one block or in
+  // several blocks.
   const int64_t shapes[][4] = {{3, 2, 2, 1},    {5, 4, 1, 5},  {2, 3, 4, 24},   {40, 3, 1, 49},
                                {9, 1, 8, 64},   {2, 1, 3, 77}, {17, 1, 2, 520}, {2, 2, 1, 4104},
                                {2, 1, 2, 4101}, {1, 3, 1, 33}, {900, 1, 3, 20}, {600, 5, 1, 9}};
