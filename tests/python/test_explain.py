@@ -12,6 +12,7 @@ import pytest
 import pyflowk
 
 SCORES = np.ones((4, 8, 64, 64), np.float32)
+LONG_ROWS = np.ones((4, 40000), np.float32)
 COPIED = "extra pass: {} is copied because the kernel needs contiguous rows"
 CONVERTED = "extra pass: {} is converted to float64: pass operands of one type"
 CASES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
@@ -29,6 +30,11 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "types": (pyflowk.add, (SCORES, SCORES.astype(int)), f"{CONVERTED.format('x')}; {CONVERTED.format('y')}"),
     "elements": (
         pyflowk.add, (SCORES[..., ::2], SCORES[..., :32]), "slow because the last dimension .*: pass a contiguous one"
+    ),
+    "a gradient that holds its rows": (pyflowk.masked_softmax_backward_dbias, (SCORES, SCORES, SCORES[:1]), "fast"),
+    "a gradient that loads its rows twice": (
+        pyflowk.masked_softmax_backward_dbias, (LONG_ROWS, LONG_ROWS, LONG_ROWS[:1]),
+        "slow because dy and y are loaded twice: .*",
     ),
     "cut packs": (pyflowk.relu, (SCORES.ravel()[1:4001],), "slow because an operand, or a row of it, .*: align it"),
 }  # fmt: skip

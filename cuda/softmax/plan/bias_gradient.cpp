@@ -196,8 +196,13 @@ void explain_bias_gradient(const BiasGradientPlan& plan, char* text, size_t text
     out.add_launch(plan.sum_launch.num_blocks, plan.sum_launch.num_threads, plan.sum_launch.shared_bytes);
     out.add("%s\n", plan.sum_launch.uses_pdl ? ", PDL" : "");
   }
-  if (!gradient.by_vectors && gradient.chunk_blocks > 0)
+  if (gradient.chunk_blocks == 0) return;
+  if (!gradient.by_vectors)
     out.add_slow("dy, y and dx start at different elements of a vector of 16 bytes, or the call is batch-invariant");
+  else if (gradient.held_vectors < gradient.vectors_per_thread)
+    out.add_slow(
+        "dy and y are loaded twice: rows of one type that a block holds, without log_softmax and batch_invariant, "
+        "run faster");
 }
 
 }  // namespace flowk::softmax
