@@ -18,6 +18,7 @@ struct CopyRowsBound {
 // The terms of the time of an aligned_tile or general_tile, relative to a copy of the same bytes.
 struct TileCosts {
   float copy;
+  float block;           // the start of a block, over the tile's KB
   float src_sectors;     // bytes of sectors that are loaded twice, over the run
   float src_requests;    // bytes of lines at the ends of a run that it does not fill, over the run
   float dst_sectors;     // of sectors that are stored in parts

@@ -185,6 +185,16 @@ TEST(an_explanation_counts_joined_runs_as_one_row) {
   CHECK(explanation_of(row, plan).find("reads 135 rows of 64 bytes, writes 1 row of 8640 bytes") != std::string::npos);
 }
 
+// Tiles of 4, 8 and 24 KB load and store whole lines alike: the smallest one has the most blocks to start.
+TEST(of_tiles_that_differ_in_size_alone_the_smallest_is_not_taken) {
+  const PermuteCase row = {"slices", 4, {24, 64, 48, 96},       {2, 0, 3, 1},
+                           0,        0, {442368, 6144, 128, 1}, {294912, 12288, 128, 1}};
+  const PermutePlan plan = plan_of(row, h200);
+  CHECK(plan.kernel() == PermuteKernel::aligned_tile);
+  const auto& tile = *plan.tile();
+  CHECK(tile.whole_count(tile.src_rows) * tile.whole_count(tile.src_run_bytes) >= 8192);
+}
+
 // Any tile that the planner may ever choose, on the device with the least shared memory.
 TEST(every_tile_candidate_can_be_launched) {
   int num_candidates = 0;

@@ -84,7 +84,7 @@ int32_t min_shared_bytes(const Device& device, float num_tiles, int64_t tile_byt
   return static_cast<int32_t>(that_fit_once_more / line_bytes * line_bytes + line_bytes);
 }
 
-// Passes of the block's threads over loads, table and stores, by their cost.
+// The start of a block, and the passes of its threads over loads, table and stores, by their cost.
 float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const Tile& tile, int64_t src_rows,
                   int32_t per_segment) {
   const Run &src = tile.src, &dst = tile.dst;
@@ -95,7 +95,7 @@ float passes_cost(const PermuteProblem& problem, const TileCosts& costs, const T
   const int64_t loads =
       ceil_div(ceil_div(src_rows, tile.dense_rows), std::max<int64_t>(tile_threads / src_vectors, 1)) *
       ceil_div(src_vectors, tile_threads);
-  float cost = 0;
+  float cost = costs.block;
   if (!src_is_aligned) cost += passes(costs.unaligned_load, loads);
   const int32_t elements_per_vector = vector_bytes / problem.dst_unit_bytes;
   if (!tile.aligned && dst.num_dims() > 1)
