@@ -113,16 +113,21 @@ class Work:
         is_element = np.zeros(out.num_elements, bool)
         strides = [stride * is_element.itemsize for stride in out.strides]
         np.ndarray(out.shape, bool, is_element, out.first, strides)[...] = True
-        return bool((_bits(fetched).reshape(-1, out.itemsize)[~is_element] == self.poison_byte).all())
+        return bool((is_element | self._is_poisoned(fetched)).all())
 
     def is_written(self, fetched: Array) -> bool:
         """Whether no element of an output has the poison's bits."""
-        word = min(fetched.itemsize, 8)  # a comparison of single bytes takes longer than all else of a case
-        words = _bits(fetched).reshape(-1).view(f"u{word}")
-        poisoned = words == int.from_bytes(bytes([self.poison_byte]) * word, "little")
+        return not bool(self._is_poisoned(fetched).any())
+
+    def _is_poisoned(self, fetched: Array) -> Array:
+        """Which elements of an output's memory have the poison's bits: by words, because a comparison of single bytes
+        takes longer than all else of a case."""
+        word = min(fetched.itemsize, 8)
+        poison = int.from_bytes(bytes([self.poison_byte]) * word, "little")
+        poisoned: Array = _bits(fetched).reshape(-1).view(f"u{word}") == poison
         if fetched.itemsize > word:
-            poisoned = poisoned.reshape(-1, fetched.itemsize // word).all(1)
-        return not bool(poisoned.any())
+            poisoned = np.all(poisoned.reshape(-1, fetched.itemsize // word), 1)
+        return poisoned
 
     def check_rival(self) -> bool:
         """Whether a sample is roughly right, within 2 %: rivals have roundings and NaNs of their own."""
