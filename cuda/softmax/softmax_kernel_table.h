@@ -78,7 +78,7 @@ struct SoftmaxKernelRow {
   int blocks_per_multiprocessor = 0;    // that fit by their registers; 0: not asked of the compiler
   SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
   bool converts = false;                // row_in_registers: the types of x and out differ
-  int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: neighbouring rows per thread
+  int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: words of a column per thread
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
   bool sinks = true;                    // and with sinks, or their gradients
@@ -116,7 +116,10 @@ constexpr SoftmaxMask kernel_mask(const SoftmaxKernelRow& row, SoftmaxMask mask)
 }
 
 constexpr int staged_threads = 128;
-constexpr int strided_row_width = 4;
+// strided_rows: a thread's columns are a multiple of strided_step(). Where is_general, it holds strided_general_columns
+// at a time.
+constexpr int strided_step(int words) { return words == 4 ? 1 : 4; }
+constexpr int strided_general_columns = 8;
 constexpr int framed_max_threads = 256;
 
 namespace table {
@@ -169,10 +172,10 @@ constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int m
                              SoftmaxForm::any, false, 0, lanes});
 }
 
-constexpr SoftmaxKernelRow strided(bool backward, int types, int row_width, int columns, int max_threads = 256,
+constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int columns, int max_threads = 256,
                                    int blocks = 0) {
   return without_row_values({SoftmaxKernel::strided_rows, backward, types, no_mask, 1, columns, max_threads, blocks,
-                             SoftmaxForm::any, false, row_width});
+                             SoftmaxForm::any, false, words});
 }
 
 }  // namespace table
@@ -268,13 +271,13 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors per batch.
     {SoftmaxKernel::persistent_rows, false, up_to_32_bits, no_mask, 4, 4, max_row_threads, 1},
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
-    // Columns that a thread holds.
-    table::strided(false, up_to_32_bits, strided_row_width, 8, 256, 3),
-    table::strided(false, up_to_32_bits, 1, 16, 512),
-    table::strided(false, bits_64, 1, 8),
-    table::strided(true, up_to_32_bits, strided_row_width, 4, 512),
-    table::strided(true, up_to_32_bits, 1, 8, 512),
-    table::strided(true, bits_64, 1, 4),
+    // Words of a column, and columns that a thread holds.
+    table::strided(false, up_to_32_bits, 4, 8, 256, 4),
+    table::strided(false, up_to_32_bits, 1, 32, 512, 2),
+    table::strided(false, bits_64, 2, 8),
+    table::strided(true, up_to_32_bits, 4, 4, 256, 4),
+    table::strided(true, up_to_32_bits, 1, 16, 512, 2),
+    table::strided(true, bits_64, 2, 8),
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.

@@ -3,264 +3,206 @@
 // channels of NCHW. No masks.
 #pragma once
 
-#include "softmax/kernels/two_pass_row.cuh"
+#include "softmax/kernels/strided_planes.cuh"
 
 namespace flowk::softmax {
 
-// y(row, j) = exp(z(row, j) - max) / sum over i of exp(z(row, i) - max). Scores are as in two_pass_row: an exponent is
-// (score - reference) * factor, in the base of exponential<E>(). A partial result is the largest score of some columns,
-// and the sum of exponentials relative to it. E is the type that results are right for: T, or float.
-template <class T, class E>
-struct StridedSoftmax {
-  using A = ComputeType<T>;
-  using Partial = RowPartial<E>;
-  static constexpr int num_inputs = 1;
-  // A result is value * factor, or for logarithms value * factor + term.
-  struct Results {
-    A factor, term;
+// The rows of a thread.
+struct StridedThreadRows {
+  const unsigned char* inputs[2];
+  unsigned char* out;
+  bool exist;
+  bool has_second;  // of two neighbours
+};
+
+// Finds the rows of thread `linear`, as locate_row() does.
+template <bool kBackward>
+__device__ __forceinline__ StridedThreadRows locate_strided_rows(const StridedRows& mechanism,
+                                                                 const SoftmaxParams& params, int64_t linear) {
+  // Threads without rows read the first ones.
+  StridedThreadRows rows = {{params.x, params.bias_or_y}, params.out, linear < params.rows.num_rows, false};
+  rows.has_second = mechanism.row_width > 1;
+  if (!rows.exist) linear = 0;
+  const auto step = [&](int d, int64_t index) {
+    const SoftmaxRowDim& dim = params.rows.dims[d];
+    rows.inputs[0] += index * dim.strides[softmax_x];
+    if constexpr (kBackward) rows.inputs[1] += index * dim.strides[softmax_bias_or_y];
+    rows.out += index * dim.strides[softmax_out];
+    if (d == 0 && mechanism.has_single_rows) rows.has_second = index < dim.extent - 1;
   };
-  A size, factor;  // an exponent is (score * size - reference * size) * factor
-  bool log_softmax, negates;
+  if (params.rows.is_wide)
+    split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
+  else
+    split_index<2>(static_cast<uint32_t>(linear), params.rows.dims, params.rows.rank, step);
+  wait_on_dependent_grids();
+  return rows;
+}
 
-  __device__ __forceinline__ explicit StridedSoftmax(const SoftmaxParams& params)
-      : log_softmax(params.log_softmax), negates(params.negates_x) {
-    const ScoreSteps<A> steps(params, params.bias_or_y != nullptr);
-    size = negates ? -steps.step : steps.step;
-    factor = steps.factor * static_cast<A>(base_per_natural<E>);
-  }
-  __device__ __forceinline__ Partial empty() const { return {negative_infinity<A>(), 0}; }
-  // The input that prepare() turns into a score of -infinity.
-  __device__ __forceinline__ A masked_input() const {
-    return negates ? -negative_infinity<A>() : negative_infinity<A>();
-  }
-  template <int kWidth, int kColumns>
-  __device__ __forceinline__ void prepare(A (&values)[kWidth][kColumns][num_inputs]) const {
-    if (!negates) return;
-#pragma unroll
-    for (auto& row : values)
-#pragma unroll
-      for (auto& column : row) column[0] = -column[0];
-  }
-  static __device__ __forceinline__ A reference_of(A max) { return max == negative_infinity<A>() ? A{0} : max; }
+// How a thread's results of a column are stored.
+enum class StridedStore { words, elements, either, converted };
+template <StridedStore kStore>
+using Kind = std::integral_constant<StridedStore, kStore>;
 
-  // A difference of scores could overflow before it is scaled.
-  __device__ __forceinline__ A difference(A score, A reference) const { return fma(score, size, -(reference * size)); }
-  __device__ __forceinline__ A exponent(A score, A reference) const { return difference(score, reference) * factor; }
-
-  // Takes a thread's columns of a row. Their values become exponentials, or for logarithms differences.
-  template <int kColumns>
-  __device__ __forceinline__ void take(A (&values)[kColumns][num_inputs], int count, Partial* partial) const {
-    A most = partial->max;
-#pragma unroll
-    for (int k = 0; k < kColumns; ++k) most = larger_of(most, values[k][0]);
-    if (most > partial->max) {
-      partial->sum *= exponential<E>(exponent(partial->max, most));
-      partial->max = most;
-    }
-    partial->sum += exponentiate(values, count, most);
-  }
-  template <int kColumns>
-  __device__ __forceinline__ RowValue<E> exponentiate(A (&values)[kColumns][num_inputs], int count, A max) const {
-    const A reference = reference_of(max);
-    ThreadSum<E> sum;
-    if (log_softmax) {
-#pragma unroll
-      for (int k = 0; k < kColumns; ++k) {
-        if (k >= count) break;
-        values[k][0] = difference(values[k][0], reference);
-        sum.take_one(exponential<E>(values[k][0] * factor));
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < kColumns; ++k) {
-        if (k >= count) break;
-        values[k][0] = exponential<E>(exponent(values[k][0], reference));
-        sum.take_one(values[k][0]);
-      }
-    }
-    return sum.total();
-  }
-  // The same columns once more, when the row's result is known.
-  template <int kColumns>
-  __device__ __forceinline__ void retake(A (&values)[kColumns][num_inputs], int count, const Partial& row) const {
-    exponentiate(values, count, row.max);
-  }
-
-  // Merges the partial results from `parts` to `end`, which are `pitch` apart, then the results of `lanes` lanes.
-  __device__ __forceinline__ Partial merge(const Partial* parts, const Partial* end, int pitch, int lanes) const {
-    Partial merged = empty();
-    for (const Partial* part = parts; part < end; part += pitch) merged.max = larger_of(merged.max, part->max);
-    merged.max = max_over_lanes(merged.max, lanes);
-    for (const Partial* part = parts; part < end; part += pitch)
-      if (part->sum != RowValue<E>{0}) merged.sum += part->sum * exponential<E>(exponent(part->max, merged.max));
-    merged.sum = sum_over_lanes(merged.sum, lanes);
-    return merged;
-  }
-  // For values relative to `max`.
-  __device__ __forceinline__ Results finish(const Partial& row, A max) const {
-    const ResultFactors<E> factors(log_softmax, row.sum, factor * static_cast<A>(natural_per_base<E>));
-    const A change = difference(reference_of(max), reference_of(row.max));
-    if (log_softmax) return {factors.factor, change * factors.factor + factors.term};
-    // If the maximum is -infinity, all exponentials are 0, or one is NaN.
-    return {factors.factor * (max == negative_infinity<A>() ? A{0} : exponential<E>(change * factor)), 0};
-  }
-  static __device__ __forceinline__ A max_of(const Partial& partial) { return partial.max; }
-  __device__ __forceinline__ A result(const A (&value)[num_inputs], const Results& row) const {
-    return log_softmax ? fma(value[0], row.factor, row.term) : value[0] * row.factor;
-  }
-};
-
-// dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)), as GradientTerms has it.
-template <class T>
-struct StridedGradient {
-  using A = ComputeType<T>;
-  using Partial = A;
-  using Results = A;
-  static constexpr int num_inputs = 2;
-  GradientTerms<T> terms;
-
-  __device__ __forceinline__ explicit StridedGradient(const SoftmaxParams& params) : terms(params) {}
-  __device__ __forceinline__ Partial empty() const { return 0; }
-  __device__ __forceinline__ A masked_input() const { return 0; }
-  template <int kWidth, int kColumns>
-  __device__ __forceinline__ void prepare(A (&)[kWidth][kColumns][num_inputs]) const {}
-  template <int kColumns>
-  __device__ __forceinline__ void take(A (&values)[kColumns][num_inputs], int, Partial* partial) const {
-#pragma unroll
-    for (int k = 0; k < kColumns; ++k) *partial += terms.term(values[k]);
-  }
-  template <int kColumns>
-  __device__ __forceinline__ void retake(A (&)[kColumns][num_inputs], int, const Partial&) const {}
-  __device__ __forceinline__ Partial merge(const Partial* parts, const Partial* end, int pitch, int lanes) const {
-    Partial merged = 0;
-    for (const Partial* part = parts; part < end; part += pitch) merged += *part;
-    return sum_over_lanes(merged, lanes);
-  }
-  static __device__ __forceinline__ A max_of(const Partial&) { return 0; }
-  __device__ __forceinline__ Results finish(const Partial& row, A) const { return row; }
-  __device__ __forceinline__ A result(const A (&value)[num_inputs], const Results& row) const {
-    return terms.result(value[0], value[1], row);
-  }
-};
-
-// Loads one column of kWidth neighbouring rows, which are neighbours in memory.
-template <class T, int kWidth>
-__device__ __forceinline__ void load_neighbours(const unsigned char* address, ComputeType<T> (&values)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    values[0] = load_element<T>(address, 0);
+template <StridedStore kStore, class T, int kWords>
+__device__ __forceinline__ void store_column(const SoftmaxParams& params, bool are_words, bool has_second,
+                                             unsigned char* address,
+                                             const ComputeType<T> (&values)[rows_of_words<T, kWords>]) {
+  uint32_t words[kWords];
+  narrow_words<T>(values, words);
+  if (kStore == StridedStore::words || (kStore == StridedStore::either && are_words)) {
+    pack::store<4 * kWords>(address, words);
+  } else if constexpr (kStore != StridedStore::converted) {
+    const uint32_t second = words[0] >> 16;
+    pack::store<2>(address, words);
+    if (has_second) pack::store<2>(address + 2, &second);
   } else {
-    const auto pack = *reinterpret_cast<const Pack<sizeof(T) * kWidth>*>(address);
-    uint32_t words[sizeof(pack) / 4];
-    memcpy(words, &pack, sizeof(pack));
-    widen_words<T>(words, values);
+    const RowOutput<T, sizeof(T) < 8> output{params};
+    output.store_column(address, 0, values[0]);
+    if constexpr (sizeof(T) == 2)
+      if (has_second) output.store_column(address, 1, values[1]);
   }
 }
 
-// Stores the results of neighbouring rows; of one row, in any type.
-template <class T, int kWidth>
-__device__ __forceinline__ void store_neighbours(const SoftmaxParams& params, unsigned char* address,
-                                                 const ComputeType<T> (&values)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    RowOutput<T, sizeof(T) < 8>{params}.store_column(address, 0, values[0]);
-  } else {
-    uint32_t words[sizeof(T) * kWidth / 4];
-    narrow_words<T>(values, words);
-    Pack<sizeof(T) * kWidth> pack;
-    memcpy(&pack, words, sizeof(pack));
-    *reinterpret_cast<Pack<sizeof(T) * kWidth>*>(address) = pack;
-  }
-}
-
-// A thread has kWidth neighbouring rows, a column of which is one access. lanes_per_row threads share them: thread s
-// takes columns s, s + lanes_per_row, ..., kColumns at a time. The last ones stay in registers, and the others are read
-// again for the results.
-template <class Strided, class T, int kWidth, int kColumns>
+// A thread has kWords words of a column. lanes_per_row threads share the rows: thread s takes columns s, s +
+// lanes_per_row, ... less mechanism.missing, which is the number of columns before column 0, so that each has
+// mechanism.columns, a multiple of a step. It holds them in registers. In general, a row may be longer, and the
+// results may be of another type than T: the thread holds kColumns at a time, from the last ones to the first, whose
+// results it then stores. It reads the others again for their results.
+template <class Strided, class T, int kWords, int kColumns, bool kGeneral>
 __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanism, const SoftmaxParams& params,
-                                                     const SoftmaxRow& row) {
+                                                     const StridedThreadRows& thread_rows) {
   using A = ComputeType<T>;
   using Partial = typename Strided::Partial;
+  constexpr int num_rows = Strided::num_rows, num_inputs = Strided::num_inputs;
+  using Step = std::conditional_t<kGeneral || kWords == 4, int64_t, int32_t>;  // bytes between the columns of a thread
+  constexpr bool has_elements = sizeof(T) == 2 && kWords == 1;                 // rows may be read by elements
   const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row;
   const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1),
             slice = thread >> mechanism.lanes_shift;
   const Strided strided(params);
-  const unsigned char* const sources[2] = {row.x, row.bias_or_y};
-
-  A values[kWidth][kColumns][Strided::num_inputs];
-  const auto load = [&](int first) {
-    const unsigned char* at[Strided::num_inputs];
+  typename Strided::Column columns[kColumns];
+  // Loads `count` of the thread's columns, from number `first` on.
+  const auto load = [&](int first, int count) {
+    const int column = slice - mechanism.missing + first * slices;
+    const auto is_missing = [&](int k) { return k < step_of<kWords> && column + k * slices < 0; };
+    const unsigned char* at[num_inputs];
+    Step steps[num_inputs];
 #pragma unroll
-    for (int i = 0; i < Strided::num_inputs; ++i) at[i] = sources[i] + first * mechanism.column_strides[i];
+    for (int i = 0; i < num_inputs; ++i) {
+      at[i] = thread_rows.inputs[i] + column * mechanism.column_strides[i];
+      steps[i] = static_cast<Step>(slices * mechanism.column_strides[i]);
+    }
+    // Calls load_one(k, i, address) for each input of a column.
+    const auto load_one = [&](int k, auto load_input) {
 #pragma unroll
-    for (int k = 0; k < kColumns; ++k) {
-      const int column = first + k * slices;
+      for (int i = 0; i < num_inputs; ++i) {
+        if (is_missing(k)) {
+          A masked[num_rows];
 #pragma unroll
-      for (int i = 0; i < Strided::num_inputs; ++i) {
-        A loaded[kWidth];
+          for (A& value : masked) value = strided.masked_input();
+          narrow_words<T>(masked, columns[k][i]);
+        } else {
+          load_input(k, i, at[i] + int64_t{steps[i]} * k);
+        }
+      }
+    };
+    if (!has_elements || (!kGeneral && mechanism.are_words)) {
+      for_columns<step_of<kWords>, kColumns>(count, [&](int k) {
+        load_one(k,
+                 [&](int n, int i, const unsigned char* address) { pack::load<4 * kWords>(columns[n][i], address); });
+      });
+    } else if constexpr (has_elements) {
+      // Loads of several columns, then the words of their elements: a word waits for its loads.
+      const auto load_part = [&](auto begin, auto end) {
+        constexpr int from = decltype(begin)::value, to = decltype(end)::value;
+        if (from >= count) return;
+        uint32_t seconds[to - from][num_inputs] = {};
+        for_columns<step_of<kWords>, to, from>(count, [&](int k) {
+          load_one(k, [&](int n, int i, const unsigned char* address) {
+            pack::load<2>(columns[n][i], address);
+            if (thread_rows.has_second) pack::load<2>(&seconds[n - from][i], address + 2);
+          });
+        });
 #pragma unroll
-        for (A& value : loaded) value = strided.masked_input();
-        if (column < row.columns) load_neighbours<T>(at[i], loaded);
-        at[i] += slices * mechanism.column_strides[i];
+        for (int k = from; k < to; ++k)
 #pragma unroll
-        for (int w = 0; w < kWidth; ++w) values[w][k][i] = loaded[w];
+          for (int i = 0; i < num_inputs; ++i) columns[k][i][0] |= seconds[k - from][i] << 16;
+      };
+      load_part(Constant<0>(), Constant<kColumns / 2>());
+      if constexpr (kGeneral) {
+        load_part(Constant<kColumns / 2>(), Constant<kColumns>());
+      } else {
+        load_part(Constant<kColumns / 2>(), Constant<kColumns / 4 * 3>());
+        load_part(Constant<kColumns / 4 * 3>(), Constant<kColumns>());
       }
     }
-    strided.prepare(values);
+    strided.prepare(columns, count);
   };
-  // The most columns that a thread of the block takes from its `first` one on.
-  const auto count_from = [&](int first) { return (params.columns - (first - slice) - 1) / slices + 1; };
 
-  Partial own[kWidth], totals[kWidth];
-#pragma unroll
-  for (Partial& partial : own) partial = strided.empty();
-  const int step = kColumns * slices;
-  int first = slice;
-  for (;; first += step) {
-    load(first);
-#pragma unroll
-    for (int w = 0; w < kWidth; ++w) strided.take(values[w], count_from(first), &own[w]);
-    if (first - slice + step >= params.columns) break;
-  }
+  // Stores their results.
+  const auto store = [&](int first, int count, const auto& results) {
+    const int column = slice - mechanism.missing + first * slices;
+    const auto store_all = [&](auto kind, auto is_log) {
+      unsigned char* const at = thread_rows.out + column * mechanism.out_column_stride;
+      const Step step = static_cast<Step>(slices * mechanism.out_column_stride);
+      for_columns<step_of<kWords>, kColumns>(count, [&](int k) {
+        if (k >= step_of<kWords> || column + k * slices >= 0) {
+          A values[num_rows];
+          strided.template results_of<decltype(is_log)::value>(columns[k], results, values);
+          store_column<decltype(kind)::value, T, kWords>(params, mechanism.are_words, thread_rows.has_second,
+                                                         at + int64_t{step} * k, values);
+        }
+      });
+    };
+    if constexpr (kWords == 4) return store_all(Kind<StridedStore::words>(), std::false_type());  // no logarithms
+    with_constant(strided.log_softmax, [&](auto is_log) {
+      if constexpr (kGeneral && sizeof(T) < 8) {
+        store_all(Kind<StridedStore::converted>(), is_log);
+      } else {
+        if constexpr (has_elements && decltype(is_log)::value) return store_all(Kind<StridedStore::either>(), is_log);
+        if constexpr (has_elements)
+          if (!mechanism.are_words) return store_all(Kind<StridedStore::elements>(), is_log);
+        store_all(Kind<StridedStore::words>(), is_log);
+      }
+    });
+  };
 
-#pragma unroll
-  for (int w = 0; w < kWidth; ++w) totals[w] = own[w];
-  if (slices > 1) {
-    const int rows = lanes * kWidth, pitch = strided_pitch(rows);
+  Partial own[num_rows], totals[num_rows];
+  forget(strided, own);
+  // Merges the partial results of the threads of a row.
+  const auto share_totals = [&] {
+    const int rows = lanes * num_rows;
     Partial* const parts = reinterpret_cast<Partial*>(&shared<unsigned char>());
-    Partial* const merged = parts + slices * pitch;
 #pragma unroll
-    for (int w = 0; w < kWidth; ++w) parts[slice * pitch + lane * kWidth + w] = own[w];
-    __syncthreads();
-    const int share = 1 << mechanism.merge_shift, part = thread & (share - 1);
-    for (int r = thread >> mechanism.merge_shift; r < rows;
-         r += static_cast<int>(blockDim.x) >> mechanism.merge_shift) {
-      const Partial total = strided.merge(parts + part * pitch + r, merged, share * pitch, share);
-      if (part == 0) merged[r] = total;
-    }
-    __syncthreads();
+    for (int r = 0; r < num_rows; ++r) parts[slice * strided_pitch(rows) + lane * num_rows + r] = own[r];
+    const Partial* const merged = merge_slices(strided, parts, slices, rows, mechanism.merge_shift);
 #pragma unroll
-    for (int w = 0; w < kWidth; ++w) totals[w] = merged[lane * kWidth + w];
-  }
-
-  typename Strided::Results results[kWidth];
-#pragma unroll
-  for (int w = 0; w < kWidth; ++w) results[w] = strided.finish(totals[w], strided.max_of(own[w]));
+    for (int r = 0; r < num_rows; ++r) totals[r] = merged[lane * num_rows + r];
+  };
+  bool has_totals = false;
+  int first = !kGeneral ? 0 : (mechanism.columns - 1) / kColumns * kColumns;
   for (;;) {
-    unsigned char* at = row.out + first * mechanism.out_column_stride;
+    const int count = min(mechanism.columns - first, kColumns);
+    load(first, count);
+    if (!has_totals || Strided::keeps_exponentials) take(strided, columns, count, own);
+    if (!has_totals) {
+      if (kGeneral && first > 0) {
+        first -= kColumns;
+        continue;
+      }
 #pragma unroll
-    for (int k = 0; k < kColumns; ++k, at += slices * mechanism.out_column_stride) {
-      if (first + k * slices >= row.columns) break;
-      A of_rows[kWidth];
-#pragma unroll
-      for (int w = 0; w < kWidth; ++w) of_rows[w] = strided.result(values[w][k], results[w]);
-      store_neighbours<T>(params, at, of_rows);
+      for (int r = 0; r < num_rows; ++r) totals[r] = own[r];
+      if (kWords * 4 < vector_bytes && slices > 1) share_totals();
+      if (!thread_rows.exist) return;
+      has_totals = true;
     }
-    if ((first -= step) < 0) break;
-    load(first);
+    typename Strided::Results results[num_rows];
 #pragma unroll
-    for (int w = 0; w < kWidth; ++w) {
-      strided.retake(values[w], kColumns, totals[w]);
-      results[w] = strided.finish(totals[w], strided.max_of(totals[w]));
-    }
+    for (int r = 0; r < num_rows; ++r) results[r] = strided.finish(totals[r], own[r]);
+    store(first, count, results);
+    first += kColumns;
+    if (!kGeneral || first >= mechanism.columns) return;
+    forget(strided, own);
   }
 }
 
@@ -270,18 +212,31 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                  const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   using T = typename Terms::T;
-  constexpr int width = softmax_kernels[kRow].unit_columns, columns = softmax_kernels[kRow].max_vectors;
-  const int lane = static_cast<int>(threadIdx.x) & (params.rows_per_block - 1);
-  const SoftmaxRow row = locate_row<SoftmaxMask::none, Terms::is_backward>(
-      params, static_cast<int64_t>(blockIdx.x) * params.rows_per_block + lane);
-  if constexpr (Terms::is_backward) {
-    compute_strided_rows<StridedGradient<T>, T, width, columns>(mechanism, params, row);
-  } else {
-    if constexpr (width == 1 && is_float16<T>)
-      if (!params.out_is_x_type)  // results of float32
-        return compute_strided_rows<StridedSoftmax<T, float>, T, width, columns>(mechanism, params, row);
-    compute_strided_rows<StridedSoftmax<T, T>, T, width, columns>(mechanism, params, row);
+  constexpr int words = softmax_kernels[kRow].unit_columns;
+  if constexpr (words == 1) {
+    if (mechanism.planes.images > 0)
+      return compute_strided_planes<
+          std::conditional_t<Terms::is_backward, StridedGradient<T, 1>, StridedSoftmax<T, T, 1>>, T>(mechanism, params);
   }
+  const int lane = static_cast<int>(threadIdx.x) & (params.rows_per_block - 1);
+  const int64_t linear = static_cast<int64_t>(blockIdx.x) * params.rows_per_block + lane;
+  const StridedThreadRows rows = locate_strided_rows<Terms::is_backward>(mechanism, params, linear);
+  const auto compute = [&](auto strided, auto max_columns, auto is_general) {
+    compute_strided_rows<typename decltype(strided)::type, T, words, decltype(max_columns)::value,
+                         decltype(is_general)::value>(mechanism, params, rows);
+  };
+  constexpr bool has_general = words * 4 < vector_bytes, is_general = sizeof(T) == 8;
+  using General = std::conditional_t<is_float16<T>, float, T>;
+  if constexpr (has_general && !is_general) {
+    if (mechanism.is_general)
+      return compute(
+          std::type_identity<
+              std::conditional_t<Terms::is_backward, StridedGradient<T, words>, StridedSoftmax<T, General, words>>>(),
+          Constant<strided_general_columns>(), std::true_type());
+  }
+  compute(std::type_identity<
+              std::conditional_t<Terms::is_backward, StridedGradient<T, words>, StridedSoftmax<T, T, words>>>(),
+          Constant<softmax_kernels[kRow].max_vectors>(), std::bool_constant<is_general>());
 }
 
 }  // namespace flowk::softmax

@@ -54,7 +54,10 @@ struct MechanismText {
   void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }
   void operator()(const TwoPassRow&) {}
   void operator()(const StridedRows& mechanism) {
-    if (mechanism.row_width > 1) writer.add(", which have %d neighbouring rows", mechanism.row_width);
+    if (mechanism.images > 0)
+      writer.add(", which have %d whole plane%s in shared memory", mechanism.images, plural(mechanism.images));
+    else if (mechanism.row_width > 1)
+      writer.add(", which have %d neighbouring rows", mechanism.row_width);
   }
   void operator()(const StagedRows& mechanism) {
     writer.add(", up to %d units of %d columns per thread", mechanism.units_per_thread, mechanism.unit_columns);
@@ -73,7 +76,11 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   const SoftmaxParams& params = plan.params;
   const SoftmaxConfig& config = plan.config;
   const auto* const strided = std::get_if<StridedRows>(&config.mechanism);
-  const int64_t num_rows = params.rows.num_rows * (strided == nullptr ? 1 : strided->row_width);
+  int64_t num_rows = params.rows.num_rows;
+  if (strided != nullptr) {
+    num_rows = 1;
+    for (int d = 0; d < request.rank; ++d) num_rows *= request.extents[d];
+  }
   writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
              dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(num_rows),

@@ -12,51 +12,187 @@
 namespace flowk::softmax {
 namespace {
 
+constexpr int32_t word_bytes = 4, sector_bytes = 32;
+
+// Is a column of a thread a vector? One is not a row of float64.
+bool is_vector(const SoftmaxCall& call, int32_t row_width) {
+  return call.in_bytes <= 4 && row_width * call.in_bytes == vector_bytes;
+}
+
 SoftmaxKernelQuery query_of_width(const SoftmaxCall& call, int32_t row_width) {
   SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::strided_rows, 1);
-  query.unit_columns = row_width;
+  query.unit_columns = is_vector(call, row_width) ? vector_bytes / word_bytes : std::max(call.in_bytes / word_bytes, 1);
   return query;
 }
 
-// Are all columns of strided_row_width neighbouring rows aligned packs of elements, in every operand?
-bool has_row_packs(const SoftmaxCall& call) {
-  if (call.request.batch_invariant) return false;  // a pack depends on addresses
-  if (!call.is_one_type || call.rows.rank == 0 || call.rows.dims[0].extent % strided_row_width != 0) return false;
-  const int64_t pack_bytes = int64_t{strided_row_width} * call.in_bytes;
-  const auto has_packs = [&](SoftmaxOperand operand) {
-    if (call.rows.dims[0].strides[operand] != call.in_bytes) return false;
-    if (call.request.column_strides[operand] % pack_bytes != 0) return false;
-    if (reinterpret_cast<uintptr_t>(call.request.pointers[operand]) % static_cast<uintptr_t>(pack_bytes) != 0)
-      return false;
-    return std::all_of(call.rows.dims + 1, call.rows.dims + call.rows.rank,
+// Calls is_so(operand, bytes of its elements) for x, out and, backward, y.
+template <class Predicate>
+bool all_operands(const SoftmaxCall& call, Predicate is_so) {
+  return is_so(softmax_x, call.in_bytes) && is_so(softmax_out, dtype_info(call.request.out_dtype).element_bytes) &&
+         (!call.request.backward || is_so(softmax_bias_or_y, call.in_bytes));
+}
+
+// Are the results of float64, of another type than x, or of 16 bits with an unusual scale?
+bool needs_general(const SoftmaxCall& call) {
+  return !call.is_one_type || (!call.request.backward && call.in_bytes == 2 && !call.any_mechanism_is_right);
+}
+
+// Are the rows of the innermost dimension neighbours in memory, in every operand?
+bool has_neighbours(const SoftmaxCall& call) {
+  return call.rows.rank > 0 && all_operands(call, [&](SoftmaxOperand operand, int32_t bytes) {
+           return call.rows.dims[0].strides[operand] == bytes;
+         });
+}
+
+// Are all columns of `row_width` neighbouring rows aligned packs of elements, in every operand?
+bool has_packs(const SoftmaxCall& call, int32_t row_width) {
+  if (!call.is_one_type || !has_neighbours(call) || call.rows.dims[0].extent % row_width != 0) return false;
+  const int64_t pack_bytes = int64_t{row_width} * call.in_bytes;
+  return all_operands(call, [&](SoftmaxOperand operand, int32_t) {
+    return call.request.column_strides[operand] % pack_bytes == 0 &&
+           reinterpret_cast<uintptr_t>(call.request.pointers[operand]) % static_cast<uintptr_t>(pack_bytes) == 0 &&
+           std::all_of(call.rows.dims + 1, call.rows.dims + call.rows.rank,
                        [&](const SoftmaxRowDim& dim) { return dim.strides[operand] % pack_bytes == 0; });
+  });
+}
+
+// Can a thread hold whole rows as a vector of each column? A vector depends on addresses. The kernels have no
+// logarithms.
+bool takes_vectors(const SoftmaxCall& call) {
+  if (call.request.batch_invariant || call.request.log_softmax || needs_general(call)) return false;
+  const int32_t width = static_cast<int32_t>(vector_bytes / call.in_bytes);
+  return call.request.columns <= softmax_kernels[find_kernel(query_of_width(call, width))].max_vectors &&
+         has_packs(call, width);
+}
+
+int64_t num_images(const SoftmaxCall& call) { return call.rows.rank < 2 ? 1 : call.rows.dims[1].extent; }
+int64_t image_bytes(const SoftmaxCall& call) { return call.rows.dims[0].extent * call.request.columns * call.in_bytes; }
+
+// Are whole planes, with all of their columns, contiguous words, as far from an aligned vector in every operand?
+bool has_planes(const SoftmaxCall& call) {
+  if (call.request.batch_invariant || needs_general(call) || !has_neighbours(call) || call.rows.rank > 2) return false;
+  const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
+  const auto shift_of = [&](SoftmaxOperand operand) {
+    return reinterpret_cast<uintptr_t>(call.request.pointers[operand]) % static_cast<uintptr_t>(vector_bytes);
   };
-  return has_packs(softmax_x) && has_packs(softmax_out) && (!call.request.backward || has_packs(softmax_bias_or_y));
+  if (image_bytes(call) % word_bytes != 0 || shift_of(softmax_x) % word_bytes != 0) return false;
+  return all_operands(call, [&](SoftmaxOperand operand, int32_t) {
+    return call.request.column_strides[operand] == column_bytes && shift_of(operand) == shift_of(softmax_x) &&
+           (call.rows.rank < 2 || call.rows.dims[1].strides[operand] == column_bytes * call.request.columns);
+  });
+}
+
+// A block's planes, and its shared memory: the inputs, the partial results of all threads of a row, and a barrier.
+// Elements of 16 bits of planes with an odd number of rows are aligned words if a plane is two columns.
+StridedPlanes planes_of(const SoftmaxCall& call, int32_t images, int32_t slices) {
+  StridedPlanes planes;
+  planes.images = images;
+  planes.num_images = static_cast<int32_t>(num_images(call));
+  const int32_t extent = static_cast<int32_t>(call.rows.dims[0].extent), word_rows = word_bytes / call.in_bytes;
+  planes.is_folded = word_rows == 2 && extent % 2 != 0;
+  planes.plane_rows = planes.is_folded ? 2 * extent : extent;
+  planes.image_bytes = static_cast<int32_t>(image_bytes(call));
+  planes.column_bytes = planes.plane_rows * call.in_bytes;
+  planes.units = Divider(static_cast<uint32_t>(planes.plane_rows / word_rows));
+  planes.lanes = Divider(planes.units.divisor * static_cast<uint32_t>(images));
+  planes.second_offset_bytes =
+      static_cast<int32_t>(round_up(int64_t{images} * planes.image_bytes + vector_bytes, vector_bytes));
+  planes.parts_offset_bytes = call.num_inputs * planes.second_offset_bytes;
+  const int32_t partial = call.request.backward ? word_bytes : partial_result_bytes(call.in_bytes);
+  const int32_t parts = strided_bytes(partial, images * extent, planes.is_folded ? 2 * slices : slices);
+  planes.barrier_offset_bytes = planes.parts_offset_bytes + static_cast<int32_t>(round_up(parts, vector_bytes));
+  return planes;
+}
+
+SoftmaxConfig choose_planes(const SoftmaxCall& call) {
+  constexpr int64_t good_block_bytes = 32 << 10, other_bytes = 8 << 10, multiprocessor_threads = 1024;
+  SoftmaxConfig config;
+  const int64_t units = planes_of(call, 1, 1).units.divisor, bytes = call.num_inputs * image_bytes(call);
+  const int64_t images =
+      std::clamp<int64_t>(std::min(good_block_bytes / bytes, max_row_threads / units), 1, num_images(call));
+  const int64_t blocks =
+      std::max<int64_t>(call.device.shared_bytes_per_multiprocessor / (images * bytes + other_bytes), 1);
+  const int64_t threads = std::clamp<int64_t>(multiprocessor_threads / blocks, 128, max_row_threads);
+  config.mechanism = StridedRows{.row_width = word_bytes / call.in_bytes, .images = static_cast<int32_t>(images)};
+  config.lanes_per_row =
+      static_cast<int32_t>(std::clamp<int64_t>(threads / (images * units), 1, call.request.columns / 2));
+  config.block_threads = static_cast<int32_t>(round_up(config.lanes_per_row * images * units, int64_t{warp_lanes}));
+  return config;
+}
+
+// Do `blocks` such blocks fit a multiprocessor?
+bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t blocks = 1) {
+  const int32_t images = config.as<StridedRows>().images, slices = config.lanes_per_row;
+  if (!has_planes(call) || config.as<StridedRows>().row_width != word_bytes / call.in_bytes || images < 1 || slices < 1)
+    return false;
+  constexpr int32_t system_bytes = 1024;  // per block
+  const int64_t max_bytes = std::min(call.device.shared_bytes_per_block,
+                                     call.device.shared_bytes_per_multiprocessor / blocks - system_bytes) -
+                            staged_barrier_bytes;
+  if (call.num_inputs * images * image_bytes(call) > max_bytes || num_images(call) > INT32_MAX) return false;
+  const StridedPlanes planes = planes_of(call, images, slices);
+  return config.cluster_blocks == 1 && config.block_threads % warp_lanes == 0 &&
+         config.block_threads <= max_row_threads && slices * int64_t{planes.lanes.divisor} <= config.block_threads &&
+         planes.barrier_offset_bytes <= max_bytes;
+}
+
+// Rows of short planes, whose runs of memory start and end between sectors. Blocks that have a multiprocessor to
+// themselves are for the shortest planes only.
+bool prefers_planes(const SoftmaxCall& call) {
+  constexpr int64_t max_column_bytes = 512, max_short_column_bytes = 256;
+  if (!has_planes(call)) return false;
+  const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
+  return column_bytes <= max_column_bytes && column_bytes % sector_bytes != 0 &&
+         fits_planes(call, choose_planes(call), column_bytes <= max_short_column_bytes ? 1 : 2);
+}
+
+void fill_planes(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
+  const int32_t slices = plan->config.lanes_per_row;
+  const StridedPlanes& planes = mechanism.planes = planes_of(call, mechanism.images, slices);
+  const int32_t columns = static_cast<int32_t>(call.request.columns) / (planes.is_folded ? 2 : 1);
+  mechanism.columns = columns / slices;
+  mechanism.missing = columns % slices;
+  const int32_t parts = planes.is_folded ? 2 * slices : slices;
+  mechanism.merge_shift = std::bit_width(static_cast<uint32_t>(std::clamp(parts / 2, 1, int32_t{warp_lanes}))) - 1;
+  plan->launch.num_blocks = ceil_div(num_images(call), int64_t{planes.images});
+  plan->launch.shared_bytes = planes.barrier_offset_bytes + staged_barrier_bytes;
 }
 
 }  // namespace
 
-// Enough threads share a row to hold it, if the block's rows then still are 32 bytes of memory.
+// Rows outside planes and vectors have the fewest threads that hold them, or those that leave the block's rows
+// min_row_bytes of memory.
 SoftmaxConfig choose_strided_rows(const SoftmaxCall& call) {
   constexpr int32_t min_row_bytes = 32, good_threads = 256;
+  if (prefers_planes(call)) return choose_planes(call);
   SoftmaxConfig config;
-  const StridedRows mechanism = {.row_width = has_row_packs(call) ? strided_row_width : 1};
+  StridedRows mechanism = {.row_width = call.in_bytes == 2 && has_neighbours(call) ? 2 : 1};
+  if (takes_vectors(call)) mechanism.row_width = static_cast<int32_t>(vector_bytes / call.in_bytes);
   const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, config, mechanism)];
-  const int32_t rows_of_min_bytes = std::max(min_row_bytes / (mechanism.row_width * call.in_bytes), 1);
-  const int32_t most = std::min(warp_lanes * mechanism.row_width, kernel.max_threads / rows_of_min_bytes);
+  const int32_t lane_bytes = std::max(mechanism.row_width * call.in_bytes, word_bytes);
+  const int32_t most = kernel.max_threads * lane_bytes / min_row_bytes;
+  const bool is_general = needs_general(call) || call.request.columns > int64_t{most} * kernel.max_vectors;
+  const int32_t thread_columns = is_general ? strided_general_columns : kernel.max_vectors;
+  const int32_t slices = power_of_2_from(ceil_div(call.request.columns, int64_t{thread_columns}));
+  const bool has_sectors = call.request.column_strides[softmax_out] % sector_bytes == 0;
+  const int32_t good_row_bytes = has_sectors ? 128 : 256;
+  config.lanes_per_row = std::min(slices, most);
+  config.block_threads =
+      std::clamp(config.lanes_per_row * good_row_bytes / lane_bytes, good_threads, kernel.max_threads);
   config.mechanism = mechanism;
-  config.lanes_per_row = std::min(power_of_2_from(ceil_div(call.request.columns, int64_t{kernel.max_vectors})), most);
-  config.block_threads = std::max(good_threads, config.lanes_per_row * rows_of_min_bytes);
   return config;
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRows& mechanism) {
-  const int32_t threads = config.block_threads, lanes = config.lanes_per_row;
+  if (mechanism.images > 0) return fits_planes(call, config);
+  const int32_t threads = config.block_threads, lanes = config.lanes_per_row, width = mechanism.row_width;
+  const bool has_width = width == 1 || (width == 2 && call.in_bytes == 2 && has_neighbours(call)) ||
+                         (is_vector(call, width) && takes_vectors(call) && lanes == 1);
+  if (!has_width) return false;
   const int32_t kernel = kernel_of(call, config, mechanism);
-  return kernel >= 0 && (mechanism.row_width == 1 || has_row_packs(call)) && lanes >= 1 && threads >= lanes &&
-         threads % warp_lanes == 0 && threads <= softmax_kernels[kernel].max_threads && config.cluster_blocks == 1 &&
-         std::has_single_bit(static_cast<uint32_t>(lanes)) && std::has_single_bit(static_cast<uint32_t>(threads)) &&
-         lanes <= warp_lanes * mechanism.row_width;
+  return kernel >= 0 && lanes >= 1 && threads >= lanes && threads % warp_lanes == 0 &&
+         threads <= softmax_kernels[kernel].max_threads && config.cluster_blocks == 1 &&
+         std::has_single_bit(static_cast<uint32_t>(lanes)) && std::has_single_bit(static_cast<uint32_t>(threads));
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const StridedRows& mechanism) {
@@ -64,13 +200,17 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const StridedRo
 }
 
 void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
+  if (mechanism.images > 0) return fill_planes(call, mechanism, plan);
   SoftmaxRows& rows = plan->params.rows;
   const int32_t slices = plan->config.lanes_per_row, width = mechanism.row_width;
   const int32_t lanes = plan->params.rows_per_block;
+  mechanism.are_words = width * call.in_bytes % word_bytes == 0 && has_packs(call, width);
   if (width > 1) {
     SoftmaxRowDim& inner = rows.dims[0];
-    rows.num_rows /= width;
-    inner.extent /= width;
+    mechanism.has_single_rows = inner.extent % width != 0;
+    rows.num_rows /= inner.extent;
+    inner.extent = ceil_div(inner.extent, int64_t{width});
+    rows.num_rows *= inner.extent;
     for (int64_t& stride : inner.strides) stride *= width;
     set_dividers(&rows);
   }
@@ -78,12 +218,25 @@ void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.column_strides[0] = strides[softmax_x];
   mechanism.column_strides[1] = strides[softmax_bias_or_y];
   mechanism.out_column_stride = strides[softmax_out];
+  const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, plan->config, mechanism)];
+  const int32_t step = strided_step(kernel.unit_columns);
+  mechanism.columns = static_cast<int32_t>(ceil_div(call.request.columns, int64_t{slices} * step) * step);
+  mechanism.missing = static_cast<int32_t>(int64_t{mechanism.columns} * slices - call.request.columns);
+  const bool has_narrow_steps = all_operands(call, [&](SoftmaxOperand operand, int32_t) {
+    const int64_t bytes = strides[operand] * slices;
+    return bytes >= INT32_MIN && bytes <= INT32_MAX;
+  });
+  mechanism.is_general =
+      needs_general(call) || (!is_vector(call, width) && !has_narrow_steps) || mechanism.columns > kernel.max_vectors;
+  // The rows that a thread computes, one of which may not exist.
+  const int32_t thread_rows = std::max(width, call.in_bytes == 2 ? 2 : 1);
   mechanism.lanes_shift = std::countr_zero(static_cast<uint32_t>(lanes));
-  mechanism.merge_shift = std::countr_zero(static_cast<uint32_t>(std::max(slices / width, 1)));
-  const bool is_16_bit = call.in_bytes == 2 && call.is_one_type;  // results of 16 bits from inputs of 16
+  mechanism.merge_shift =
+      std::countr_zero(static_cast<uint32_t>(std::clamp(slices / thread_rows, 1, int32_t{warp_lanes})));
+  const bool is_16_bit = call.in_bytes == 2 && !mechanism.is_general;
   const int32_t partial = call.request.backward ? std::max(call.in_bytes, 4) : partial_result_bytes(is_16_bit ? 2 : 8);
   plan->launch.num_blocks = ceil_div(rows.num_rows, int64_t{lanes});
-  plan->launch.shared_bytes = strided_bytes(partial, lanes * width, slices);
+  plan->launch.shared_bytes = strided_bytes(partial, lanes * thread_rows, slices);
 }
 
 }  // namespace flowk::softmax

@@ -94,7 +94,12 @@ void check_case(const SoftmaxCase& row) {
     for (const int slices : {1, 4}) try_config(SplitRow{slices, 5}, lanes, lanes);
   try_config(PersistentRows{3}, persistent_threads, persistent_threads);
   for (const int lanes : {1, 2, 8, 32, 128})
-    for (const int width : {1, strided_row_width}) try_config(StridedRows{.row_width = width}, lanes, 4 * lanes);
+    for (const int width : {1, 2, 4, 8}) try_config(StridedRows{.row_width = width}, lanes, std::max(4 * lanes, 32));
+  for (const int images : {1, 2})
+    for (const int lanes : {1, 3, 8})
+      for (const int threads : {32, 256})
+        try_config(StridedRows{.row_width = dtype_info(row.dtype).element_bytes == 2 ? 2 : 1, .images = images}, lanes,
+                   threads);
   for (const int lanes : {2, 32, 64}) try_config(TwoPassRow{}, lanes, lanes < 32 ? 32 : lanes);
 }
 
