@@ -28,8 +28,8 @@ enum class SoftmaxKernel : int32_t {
 enum class SoftmaxMask : int32_t {
   none,    // neither of the three below
   dense,   // a dense mask
-  bias,    // a bias, or a softcap or a scale per row, with or without a dense mask
-  scores,  // a softcap or a scale per row, without a dense mask or a bias
+  bias,    // a bias; a softcap or a scale per row with a dense mask
+  scores,  // a softcap, without a dense mask or a bias
 };
 
 // Are scores computed before exponents? Else a score is x, and the scale is in the exponent.
@@ -82,7 +82,8 @@ struct SoftmaxKernelRow {
   int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
   bool sinks = true;                    // and with sinks, or their gradients
-  bool score_terms = false;             // and with a softcap or a scale per row
+  bool row_scale = false;               // and with a scale per row, without a bias or a dense mask
+  bool score_terms = false;             // and with a scale per row or a softcap
   bool by_elements = false;             // row_in_registers: rows of any alignment, by single elements
 };
 
@@ -99,6 +100,7 @@ struct SoftmaxKernelQuery {
   int lanes = 0;
   bool row_values = false;
   bool sinks = false;
+  bool row_scale = false;
   bool score_terms = false;
   bool by_elements = false;
 };
@@ -144,6 +146,10 @@ constexpr SoftmaxKernelRow with_score_terms(SoftmaxKernelRow row) {
   row.score_terms = true;
   return row;
 }
+constexpr SoftmaxKernelRow with_row_scale(SoftmaxKernelRow row) {
+  row.row_scale = true;
+  return row;
+}
 constexpr SoftmaxKernelRow by_elements(SoftmaxKernelRow row) {
   row.by_elements = true;
   return row;
@@ -184,17 +190,20 @@ constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int colu
 constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
-    // or 88.
+    // or 88. In the kernels for calls without, a scale per row of 16 bits would cost time in all calls.
     table::without_row_values(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1)),
     table::without_sinks(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2)),
     table::without_sinks(table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
-    table::without_row_values(table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2)),
-    table::without_row_values(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::unfilled, 4)),
-    table::in_registers(up_to_32_bits, no_mask | bias_mask, SoftmaxForm::unfilled, 4, 2),
-    table::without_row_values(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2)),
-    table::in_registers(bits_32, no_mask, SoftmaxForm::unfilled, 8, 2),
+    table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2),
+    table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 4),
+    table::without_row_values(table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 4)),
+    table::in_registers(bits_16, no_mask, SoftmaxForm::unfilled, 4, 3),
+    table::with_row_scale(table::in_registers(bits_32, no_mask, SoftmaxForm::unfilled, 4)),
+    table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 4),
+    table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::unfilled, 8, 2),
+    table::with_row_scale(table::in_registers(bits_16, no_mask, SoftmaxForm::unfilled, 8, 2)),
     table::without_row_values(table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
@@ -202,19 +211,23 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 8, 2),
     table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::unfilled, 4, 2)),
     table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::any, 4, 2)),
-    table::with_score_terms(table::in_registers(up_to_32_bits, all_masks, SoftmaxForm::any, 4)),
+    table::in_registers(bits_16, no_mask, SoftmaxForm::any, 4),
+    table::with_row_scale(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
+    table::with_score_terms(table::in_registers(up_to_32_bits, dense_mask | bias_mask, SoftmaxForm::any, 4)),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
+    table::with_row_scale(table::in_registers(bits_16, no_mask, SoftmaxForm::any, 8, 2)),
     table::in_registers(up_to_32_bits, dense_mask, SoftmaxForm::any, 8, 3, 256),
     table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8)),
     table::converting(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
-    table::converting(table::in_registers(bits_32, no_bias, SoftmaxForm::any, 16)),
+    table::with_row_scale(table::converting(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 16))),
+    table::converting(table::in_registers(bits_32, dense_mask, SoftmaxForm::any, 16)),
     table::with_score_terms(table::converting(table::in_registers(bits_32, bias_mask, SoftmaxForm::any, 8))),
-    table::without_row_values(table::in_registers_backward(up_to_32_bits, 2)),
+    table::in_registers_backward(up_to_32_bits, 2),
     table::without_row_values(table::in_registers_backward(up_to_32_bits, 4)),
     table::with_score_terms(table::in_registers_backward(up_to_32_bits, 2)),
-    table::in_registers_backward(up_to_32_bits, 4, 2),
+    table::with_row_scale(table::in_registers_backward(up_to_32_bits, 4, 2)),
     table::with_score_terms(table::in_registers_backward(bits_32, 8)),
-    table::converting(table::in_registers_backward(bits_16, 8)),
+    table::with_row_scale(table::converting(table::in_registers_backward(bits_16, 8))),
     // Vectors per thread in registers; the others are in shared memory.
     {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},
     {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
@@ -305,7 +318,8 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          takes(row, query.element_bytes, kernel_mask(row, query.mask)) && row.form <= query.form &&
          row.converts == query.converts && row.unit_columns == query.unit_columns &&
          (row.lanes == 0 || row.lanes == query.lanes) && (row.row_values || !query.row_values) &&
-         (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) && row.by_elements == query.by_elements;
+         (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) &&
+         (row.row_scale || row.score_terms || !query.row_scale) && row.by_elements == query.by_elements;
 }
 
 // The index of the query's kernel; -1: there is none.

@@ -42,6 +42,15 @@ struct RowNumberStrides {
   friend bool operator==(const RowNumberStrides&, const RowNumberStrides&) = default;
 };
 
+// The bytes from each row to the next in the grid's order, of lse and of the numbers, if they are always the same and
+// fit.
+constexpr uint32_t no_row_step = UINT32_MAX;
+struct RowSteps {
+  uint32_t lse = no_row_step;
+  uint32_t numbers[num_row_numbers] = {no_row_step, no_row_step};
+  friend bool operator==(const RowSteps&, const RowSteps&) = default;
+};
+
 // The rows of a call in the fewest dimensions, in the order in which blocks take them. Dimensions innermost first; none
 // has extent 1, and no two neighbours are one dimension to every operand.
 struct SoftmaxRows {
@@ -78,6 +87,8 @@ struct SoftmaxExtras {
   const unsigned char* saved_lse = nullptr;  // backward with dsinks: what the forward call wrote
   const unsigned char* x = nullptr;          // backward with a softcap
   double softcap = 0;                        // 0: none
+  float softcap32 = 0;
+  float slope32 = 0;  // RowScore::slope of a scale of 1
   friend bool operator==(const SoftmaxExtras&, const SoftmaxExtras&) = default;
 };
 
@@ -109,9 +120,11 @@ struct SoftmaxParams {
   int32_t row_blocks_shift = 0;  // log2 of the blocks per row
   bool has_tails = false;        // some row has a head or a tail: columns outside whole 16-byte vectors
   bool starts_on_lines = false;  // threads take vectors from the start of the row's first 128-byte line
-  unsigned char* lse = nullptr;  // float32, of a float64 x float64; few kernels read it
-  SoftmaxRows rows;              // 2.6 KB; kernels read the dimensions that exist
-  SoftmaxExtras extras;          // last: few kernels read it
+  bool has_row_values = false;   // lse, or one of the extras
+  unsigned char* lse = nullptr;  // float32, of a float64 x float64
+  RowSteps row_steps;
+  SoftmaxExtras extras;
+  SoftmaxRows rows;  // last, 2.6 KB; kernels read the dimensions that exist
   friend bool operator==(const SoftmaxParams&, const SoftmaxParams&) = default;
 };
 

@@ -733,10 +733,10 @@ typedef struct flowk_softmax_mask {
  * Statuses: INVALID_ARGUMENT (rank, an extent < 0, a last stride, scale, a flag, a member of mask), NULL_POINTER,
  *   MISALIGNED_POINTER, UNSUPPORTED_DTYPE, OVERLAP, SIZE_OVERFLOW, NO_DEVICE, CUDA_ERROR.
  * Numerics: computed in float32 (float64 for float64) and rounded once to y's type. Without a bias no finite input
- *   overflows: z may be past the type's largest number, and y is right. With a bias or row_scale, z has the type of the
- *   computation, and is infinite where it is too large for it. With a softcap c, c * tanh() of a 16-bit x is exact to
- *   c * 2^-22, and an infinite x gives c or -c. exp(z - largest z) is 0 below 2^-126 unless x is float64, so that a y
- *   below about 2^-125 may be 0. With log_softmax read -infinity for 0:
+ *   overflows: z may be past the type's largest number, and y is right. With a bias, z has the type of the computation,
+ *   and is infinite where it is too large for it; with row_scale it may be. With a softcap c, c * tanh() of a 16-bit x is
+ *   exact to c * 2^-22, and an infinite x gives c or -c. exp(z - largest z) is 0 below 2^-126 unless x is float64, so that
+ *   a y below about 2^-125 may be 0. With log_softmax read -infinity for 0:
  *   - a masked column is 0, for any values of x, bias and the rest of the row;
  *   - a row with no unmasked column, or whose unmasked z are all -infinity, is all 0, and its lse is the sink or
  *     -infinity;

@@ -43,11 +43,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
   constexpr bool has_bias = kMask == SoftmaxMask::bias, is_scaled = has_scaled_scores(kMask);
   constexpr bool is_whole = has_whole_rows<kForm>;
-  // Exponents then come from x, which is never masked.
-  constexpr bool has_x_scores = kMask == SoftmaxMask::scores && is_whole, holds_scores = is_scaled && !has_x_scores;
+  // Exponents then come from x.
+  constexpr bool has_x_scores = kMask == SoftmaxMask::scores, holds_scores = is_scaled && !has_x_scores;
   constexpr bool by_elements = softmax_kernels[kRow].by_elements;
   constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
+  constexpr bool has_row_numbers = softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks;
+  constexpr bool has_row_scale = softmax_kernels[kRow].row_scale;  // in the exponent, or a factor of the gradients
   const RowOutput<T, kConverts> output{params};
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
@@ -58,7 +60,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const RowVectors vectors = by_elements ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
-  const typename Terms::Partial begin = Terms::begin(params, linear, is_first);
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
   OwnVectors own;
   if constexpr (is_whole) {
@@ -126,27 +127,44 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     else
       fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   }
+  // What the row waits for is read before the first use of what its threads have loaded.
+  constexpr bool holds_sink = is_float16<T> || is_whole || kVectors <= 4 || has_x_scores || has_row_scale;
+  using SoftmaxNumbers = std::conditional_t<holds_sink, RowNumbers<A, has_x_scores || has_row_scale>, FetchedSink<A>>;
+  using TermsNumbers = std::conditional_t<Terms::is_backward, GradientNumbers<A, has_row_scale>, SoftmaxNumbers>;
+  using Numbers = std::conditional_t<has_row_numbers, TermsNumbers, NoRowScore>;
+  [[maybe_unused]] const Numbers numbers(params, static_cast<uint32_t>(linear), row.columns > 0, is_first);
   const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
   A outer[num_inputs];
-  [[maybe_unused]] const std::conditional_t<has_x_scores, RowNumbers<A>, NoRowScore> numbers(
-      params, static_cast<uint32_t>(linear), row.columns > 0);
   [[maybe_unused]] const auto score = [&] {
     if constexpr (has_x_scores)
       return RowScore<T>(params, numbers.scale);
     else if constexpr (has_score_terms)
       return RowScore<T>(params, static_cast<uint32_t>(linear), row.columns > 0);
     else
-      return NoRowScore(params, 0, false);
+      return NoRowScore(params, 0, false, false);
   }();
+  [[maybe_unused]] A outer_x = negative_infinity<A>();
   if constexpr (has_score_terms && is_scaled) {
     outer[0] = negative_infinity<A>();
-    if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+    if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column)) {
       outer[0] = load_row_score(params, row, score, outer_column);
+      if constexpr (has_x_scores) {
+        outer_x = load_element<T>(row.x, outer_column);
+        if (score.scale < A{0}) outer_x = -outer_x;
+      }
+    }
   } else {
     Terms::load_one(params, row, outer_column, outer);
+    // The call's scale is positive unless there is one per row.
+    if constexpr (has_row_scale && !Terms::is_backward)
+      if (numbers.scale * params.scale32 < A{0} && outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
+        outer[0] = -outer[0];
   }
 
   if constexpr (Terms::is_backward) {
+    [[maybe_unused]] A probability = 0;  // of the sink, in the row's first thread
+    if constexpr (has_row_numbers)
+      if (params.has_row_values && params.extras.dsinks != nullptr && is_first) probability = numbers.probability();
     // At most two vectors per row contain an end of the interval.
     if (!by_elements && params.interval.exists) {
 #pragma unroll
@@ -157,6 +175,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const auto terms_of = [&](bool is_log) {
       Terms terms(params, is_log);
       if constexpr (has_score_terms) terms.scale = score.factor();
+      if constexpr (has_row_scale) terms.scale *= numbers.scale;
       return terms;
     };
     [[maybe_unused]] bool has_softcap = false;
@@ -174,15 +193,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
       }
     }
-    // Loaded now, with the row: at the end the thread would wait for it.
-    constexpr bool keeps_probability =
-        softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks && kVectors <= 4 && !kConverts;
-    [[maybe_unused]] A probability = 0;
-    if constexpr (keeps_probability)
-      if (params.extras.dsinks != nullptr && is_first)
-        probability = sink_probability<A>(params, static_cast<uint32_t>(linear));
     const Terms terms = terms_of(params.log_softmax);
-    A sum = begin.sum + terms.term(outer);
+    A sum = terms.term(outer);
+    if constexpr (has_row_numbers) sum -= numbers.dlse;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       A dy[width], y[width];
@@ -239,12 +252,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (has_softcap) dx = score.gradient(dx, load_element<T>(scores - first_bytes, outer_column));
       output.store_column(row.out, outer_column, dx);
     }
-    if constexpr (keeps_probability) {
-      if (params.extras.dsinks != nullptr && is_first)
-        *sink_gradient<A>(params, static_cast<uint32_t>(linear)) = -probability * sum;
-    } else {
-      Terms::leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
-    }
+    if constexpr (has_row_numbers)
+      if (params.has_row_values && params.extras.dsinks != nullptr && is_first)
+        store_sink_gradient(params, static_cast<uint32_t>(linear), probability, sum);
   } else {
     using E = RowValue<T>;
     constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
@@ -257,7 +267,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     // Masks, and the largest score. Scores that are not held are x; the scale is applied in the exponent.
     A scores[holds_scores ? kVectors * width : 1];
     VectorMax<T> largest_x;
-    A largest = outer[0];
+    A largest = has_x_scores ? outer_x : outer[0];
     if constexpr (holds_scores) {
       A scale = signed_scale<A>(params);
       if constexpr (has_score_terms) scale = score.factor();
@@ -312,6 +322,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     } else {
       bool negates_x = params.negates_x;
       if constexpr (has_x_scores) negates_x = score.scale < 0;
+      if constexpr (has_row_scale) negates_x |= numbers.scale * params.scale32 < A{0};
       if (negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
@@ -340,19 +351,35 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
     // Exponentials relative to the warp's largest score, and their sum.
     largest = max_over_lanes(largest, group.lanes);
-    [[maybe_unused]] const A largest_of_x = largest;
+    // Of a warp without a column that is not masked, the least score. Its sum is 0.
+    [[maybe_unused]] A largest_of_x = largest;
     if constexpr (has_x_scores) {
-      // A warp without vectors has no largest score.
-      if (own.first - group.lane < own.end) largest = RowExponents<T>(score, largest).z_of(largest);
+      if (score.slope == A{0}) largest_of_x = 0;
+      largest = score.capped(score.scale < A{0} ? -largest_of_x : largest_of_x);
     }
     const A reference = largest == negative_infinity<A>() ? A{0} : largest;
-    const A scale = exponent_scale<T, kMask>(params);
+    A scale = exponent_scale<T, kMask>(params), natural = has_x_scores ? A{1} : Terms::natural_scale(params);
+    if constexpr (has_row_scale) {
+      scale = at_least(fabsf(scale * numbers.scale), 0x1p-148f);  // for a scale of 0: -infinity stays what it is
+      natural = at_least(fabsf(natural * numbers.scale), 0x1p-148f);
+    }
+    // Of float16 a scale per row may be too large for ScoreScale. The reference's product is then 2^20, and that of any
+    // other float16 differs from it by 2^9 or more: its exponential is 0, as it would be without the limit.
+    constexpr bool limits_scale = has_row_scale && std::is_same_v<T, Float16>;
+    if constexpr (limits_scale)
+      if (scale > 0x1p100f) scale = 0x1p100f;
+    const auto scale_at = [&]([[maybe_unused]] A of) {
+      if constexpr (limits_scale)
+        if (scale > 2 * static_cast<A>(max_float16_scale)) return fminf(scale, 0x1p20f * reciprocal_of(fabsf(of)));
+      return scale;
+    };
     A values[recomputes ? 1 : kVectors * width];
-    const ScoreScale<T, kMask> to_exponent(reference, scale);
+    const ScoreScale<T, kMask> to_exponent(reference, scale_at(reference));
     const A outer_difference = to_exponent.difference(outer[0]);
     const A outer_value = exponential<T>(to_exponent.exponent(outer_difference));
     ThreadSum<T> sum;
     if constexpr (has_outer) sum.take_one(outer_value);
+    const A held_outer = params.log_softmax ? outer_difference : outer_value;
     const auto take_exponentials = [&]([[maybe_unused]] bool keeps_differences) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
@@ -380,35 +407,38 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       }
     };
     if constexpr (has_x_scores) {
-      if (kForm != SoftmaxForm::whole && score.has_softcap() && score.slope == A{0}) {
+      if (kForm != SoftmaxForm::whole && score.slope == A{0}) {
         // Vectors that are not read are -infinity: times a slope of 0 that would be NaN.
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (!is_read(i)) raw[i][0] = {0, 0, 0, 0};
       }
       const RowExponents<T> exponents(score, largest_of_x);
-      const auto take_x = [&](auto kind, auto capped) {
-        constexpr bool keeps_differences = decltype(kind)::value, is_capped = decltype(capped)::value;
+      const auto take_x = [&](auto kind) {
+        constexpr bool keeps_differences = decltype(kind)::value;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           if (is_past(i)) continue;
           const A shift = is_read(i) ? exponents.shift : negative_infinity<A>();
-          A x[width], p[width];
-          widen_vector<T>(raw[i][0], x);
+          A p[width];
+          exponents.template take<keeps_differences>(raw[i][0], shift, p, &values[i * width]);
+          const int column = vectors.head + own.at(i) * width;
+          if (!is_whole && params.interval.exists && (column < row.begin || column + width > row.end)) {
+            const uint32_t kept = interval_bits(column, width, row.begin, row.end);
 #pragma unroll
-          for (int j = 0; j < width; ++j) {
-            const A z = exponents.template exponent<is_capped>(x[j], shift);
-            p[j] = exponents.template exponential_of<is_capped>(z);
-            values[i * width + j] = keeps_differences ? z * exponents.template natural_per_exponent<is_capped> : p[j];
+            for (int j = 0; j < width; ++j) {
+              if ((kept >> j & 1) != 0) continue;
+              p[j] = 0;
+              values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
+            }
           }
           sum.take(p);
         }
       };
       if (params.log_softmax)
-        score.has_softcap() ? take_x(std::true_type{}, std::true_type{}) : take_x(std::true_type{}, std::false_type{});
+        take_x(std::true_type{});
       else
-        score.has_softcap() ? take_x(std::false_type{}, std::true_type{})
-                            : take_x(std::false_type{}, std::false_type{});
+        take_x(std::false_type{});
     } else if constexpr (by_elements || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
@@ -419,28 +449,36 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
 
     RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
-    if constexpr (has_x_scores)
-      total = with_sink(params, numbers.sink, A{1}, total);
-    else if (row.columns > 0)
-      total = Terms::with_sinks(params, linear, total);
-    [[maybe_unused]] const auto leave_scores = [&] {
-      if constexpr (has_x_scores)
-        if (params.lse != nullptr && is_first)
-          store_lse_of<T>(params, static_cast<uint32_t>(linear), A{1}, numbers.sink, total, A{0});
+    // The log-sum-exp is stored before the results if that takes few instructions, else when few registers are in use.
+    constexpr bool leaves_first = has_row_numbers && is_float16<T> && !holds_scores;
+    const auto leave = [&] {
+      if constexpr (!has_row_numbers)
+        return Terms::leave(params, static_cast<uint32_t>(linear), is_first, total);
+      else if (params.lse == nullptr || !is_first)
+        return;
+      else if constexpr (leaves_first)
+        store_lse<T>(params, static_cast<uint32_t>(linear), natural, numbers.sink, total);
+      else
+        called_store_lse<T>(params, static_cast<uint32_t>(linear), natural, numbers.sink, total);
     };
+    if constexpr (has_row_numbers) {
+      if (params.has_row_values && row.columns > 0) {
+        total = with_sink(params, numbers.sink, natural, total);
+        if constexpr (leaves_first) leave();
+      }
+    }
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);
-      if constexpr (has_x_scores)
-        return leave_scores();
-      else
-        return Terms::leave(params, linear, is_first, total);
+      if constexpr (!leaves_first) leave();
+      return;
     }
     // y = value * factor + term
     A factor = to_exponent.log_factor(), term = 0;
     // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
     const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.difference_to(total.max);
-    const ScoreScale<T, kMask> to_row_exponent(total.max == negative_infinity<A>() ? A{0} : total.max, scale);
+    const A row_reference = total.max == negative_infinity<A>() ? A{0} : total.max;
+    const ScoreScale<T, kMask> to_row_exponent(row_reference, scale_at(row_reference));
     if (params.log_softmax) {
       if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
     } else {
@@ -448,6 +486,17 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                    ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
                    : A{0};
     }
+    // Their logarithms do not come from these exponents.
+    if constexpr (limits_scale) {
+      if (params.log_softmax) {
+        term += to_row_exponent.difference(row_reference) * factor;
+        factor = natural;
+      }
+    }
+    const auto logarithm = [&](A x) {
+      const A difference = limits_scale ? x - row_reference : to_row_exponent.difference(x);
+      return difference * factor + term;
+    };
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if (is_whole && row.columns == 0) return;
@@ -464,8 +513,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
         for (int j = 0; j < width; ++j) {
           if constexpr (recomputes) {
-            y[j] = stores_logarithms ? to_row_exponent.difference(y[j]) * factor + term
-                                     : exponential<T>(to_row_exponent(y[j])) * factor;
+            y[j] = stores_logarithms ? logarithm(y[j]) : exponential<T>(to_row_exponent(y[j])) * factor;
           } else {
             y[j] = values[i * width + j] * factor + term;
           }
@@ -476,21 +524,19 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           output.store_vector(out + i * own.step * out_bytes, y);
       }
       if (outer_column >= 0) {
-        const A difference = recomputes ? to_row_exponent.difference(outer[0]) : outer_difference;
-        const A value = params.log_softmax ? difference
-                        : recomputes       ? exponential<T>(to_row_exponent.exponent(difference))
-                                           : outer_value;
-        output.store_column(row.out, outer_column, value * factor + term);
+        if constexpr (recomputes)
+          output.store_column(
+              row.out, outer_column,
+              params.log_softmax ? logarithm(outer[0]) : exponential<T>(to_row_exponent(outer[0])) * factor);
+        else
+          output.store_column(row.out, outer_column, held_outer * factor + term);
       }
     };
     if (recomputes && params.log_softmax)
       store(std::true_type{});
     else
       store(std::false_type{});
-    if constexpr (has_x_scores)
-      leave_scores();
-    else
-      Terms::leave(params, linear, is_first, total);
+    if constexpr (!leaves_first) leave();
   }
 }
 

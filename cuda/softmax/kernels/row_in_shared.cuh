@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       for (int k = 0; k < num_inputs; ++k) async_copy_vector(slot(n, k), input(k) + offset);
     async_copy_commit();
   }
+  if constexpr (!Terms::is_backward) fetch_sink<A>(params, static_cast<uint32_t>(linear), row.columns > 0);
   if (params.interval.exists)
     fill_unread(RowOutput<T>{params}, row.out + head_bytes, vectors, own, group.rank, lane,
                 Terms::masked_result(params));

@@ -6,32 +6,57 @@
 
 namespace flowk::softmax {
 
-// The number that row `linear` of the grid's order has. The row exists.
+// The address of the number that row `linear` of the grid's order has. The row exists.
 template <class A>
-__device__ __forceinline__ A row_number(const SoftmaxParams& params, RowNumber which, uint32_t linear) {
-  const A* number = reinterpret_cast<const A*>(params.extras.numbers[which]);
+__device__ __forceinline__ const A* number_address(const SoftmaxParams& params, RowNumber which, uint32_t linear) {
+  const unsigned char* const base = params.extras.numbers[which];
+  const uint32_t step = params.row_steps.numbers[which];
+  if (step != no_row_step) return reinterpret_cast<const A*>(base + static_cast<uint64_t>(linear) * step);
+  const A* number = reinterpret_cast<const A*>(base);
   split_index<0>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
     number += static_cast<int64_t>(index) * params.rows.numbers[d].of[which];
   });
-  return *number;
+  return number;
 }
 
-// Both numbers of a row, read together: 0 and 1 if they are not given, or there is no such row.
+// The number; `otherwise` if there are none, or no such row.
 template <class A>
+__device__ __forceinline__ A row_number(const SoftmaxParams& params, RowNumber which, uint32_t linear, bool row_exists,
+                                        A otherwise) {
+  if (params.extras.numbers[which] == nullptr || !row_exists) return otherwise;
+  return *number_address<A>(params, which, linear);
+}
+
+// Both numbers of a row, read together and early, since the row waits for them; 0 and 1 if they are not given.
+template <class A, bool kScales = true>
 struct RowNumbers {
   A sink = 0;
   A scale = 1;
-  __device__ __forceinline__ RowNumbers(const SoftmaxParams& params, uint32_t linear, bool row_exists) {
-    const A* const sinks = reinterpret_cast<const A*>(params.extras.numbers[row_sink]);
-    const A* const scales = reinterpret_cast<const A*>(params.extras.numbers[row_scale]);
-    if ((sinks == nullptr && scales == nullptr) || !row_exists) return;
-    int64_t sink_at = 0, scale_at = 0;
-    split_index<0>(linear, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
-      sink_at += static_cast<int64_t>(index) * params.rows.numbers[d].of[row_sink];
-      scale_at += static_cast<int64_t>(index) * params.rows.numbers[d].of[row_scale];
-    });
-    if (sinks != nullptr) sink = sinks[sink_at];
-    if (scales != nullptr) scale = scales[scale_at];
+  __device__ __forceinline__ RowNumbers(const SoftmaxParams& params, uint32_t linear, bool row_exists, bool = false) {
+    if (!params.has_row_values) return;
+    sink = row_number(params, row_sink, linear, row_exists, A{0});
+    if constexpr (kScales) scale = row_number(params, row_scale, linear, row_exists, A{1});
+  }
+};
+
+// A sink that is read at each use: no thread holds it in a register. It is fetched into L2 before.
+struct SinkOfRow {
+  uint32_t linear;  // the row, in the grid's order
+};
+template <class A>
+__device__ __forceinline__ void fetch_sink([[maybe_unused]] const SoftmaxParams& params,
+                                           [[maybe_unused]] uint32_t linear, [[maybe_unused]] bool row_exists) {
+#ifndef FLOWK_SIMT
+  if (params.extras.numbers[row_sink] != nullptr && row_exists)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(number_address<A>(params, row_sink, linear)));
+#endif
+}
+template <class A>
+struct FetchedSink {
+  SinkOfRow sink;
+  __device__ __forceinline__ FetchedSink(const SoftmaxParams& params, uint32_t linear, bool row_exists, bool)
+      : sink{linear} {
+    fetch_sink<A>(params, linear, row_exists);
   }
 };
 
@@ -45,15 +70,15 @@ struct RowScore {
   A slope = 0;  // scale / softcap; for 16 bits the factor in exp(2 * scale * x / softcap) = 2^(slope * x)
 
   __device__ __forceinline__ RowScore(const SoftmaxParams& params, uint32_t linear, bool row_exists)
-      : scale(signed_scale<A>(params)), softcap(static_cast<A>(params.extras.softcap)) {
+      : scale(signed_scale<A>(params)), softcap(softcap_of(params)) {
     // With one constructor for both uses, or a return if there is no softcap, nvcc orders the blocks of the kernels
     // with a bias differently; softmax_h200.json says what that costs.
-    if (params.extras.numbers[row_scale] != nullptr && row_exists) scale *= row_number<A>(params, row_scale, linear);
-    slope = has_softcap() ? slope_of(scale) : A{0};
+    scale *= row_number(params, row_scale, linear, row_exists, A{1});
+    slope = has_softcap() ? slope_of(params, scale) : A{0};
   }
   __device__ __forceinline__ RowScore(const SoftmaxParams& params, A scale_of_row)
-      : scale(signed_scale<A>(params) * scale_of_row), softcap(static_cast<A>(params.extras.softcap)) {
-    slope = has_softcap() ? slope_of(scale) : A{0};
+      : scale(signed_scale<A>(params) * scale_of_row), softcap(softcap_of(params)) {
+    slope = has_softcap() ? slope_of(params, scale) : A{0};
   }
   __device__ __forceinline__ bool has_softcap() const { return softcap != A{0}; }
   // The factor of x in its score or, with a softcap, of capped(x).
@@ -91,10 +116,16 @@ struct RowScore {
   }
 
  private:
-  __device__ __forceinline__ A slope_of(A of) const {
-    constexpr A exponent_per_slope = static_cast<A>(is_float16<T> ? 2 * std::numbers::log2e : 1.0);
+  static __device__ __forceinline__ A softcap_of(const SoftmaxParams& params) {
+    if constexpr (sizeof(A) == 8)
+      return params.extras.softcap;
+    else
+      return params.extras.softcap32;
+  }
+  __device__ __forceinline__ A slope_of(const SoftmaxParams& params, A of) const {
     constexpr A largest = static_cast<A>(sizeof(A) == 8 ? 0x1p1000 : 0x1p100);  // 0 stays 0
-    A result = of * (exponent_per_slope / softcap);
+    A result = of * params.extras.slope32;
+    if constexpr (sizeof(A) == 8) result = of * (1 / softcap);
     if (result > largest) result = largest;
     if (result < -largest) result = -largest;
     return result;
@@ -103,47 +134,36 @@ struct RowScore {
   __device__ __forceinline__ A complement(A x) const { return reciprocal_of(exponential_of_base_2(slope * x) + 1.0f); }
 };
 
-// The exponents of scores z from x, relative to the largest z of some columns. x is negated if RowScore::scale is
-// negative, so that the largest x has the largest z.
+// With a softcap: the exponents of scores z from x, relative to the largest z of some columns, in base 2. x is negated
+// if RowScore::scale is negative, so that the largest x has the largest z.
 template <class T>
 struct RowExponents {
   using A = ComputeType<T>;
-  static constexpr A base_per_z = static_cast<A>(base_per_natural<Float16>);  // with a softcap, in base 2
   RowScore<T> score;
   A factor;
   A shift;
 
   __device__ __forceinline__ RowExponents(const RowScore<T>& of, A largest_x) : score(of) {
-    score.scale = fabsf(of.scale);
     score.slope = fabsf(of.slope);
-    if (of.has_softcap()) {
-      factor = (is_float16<T> ? A{-2} : A{1}) * of.softcap * base_per_z;
-      shift = -factor * score.bounded(largest_x);
-    } else {
-      // The difference of two x may overflow, half of it does not. For a scale of 0: -infinity stays what it is.
-      factor = at_least(2 * score.scale * static_cast<A>(base_per_natural<T>), 0x1p-148f);
-      shift = largest_x == negative_infinity<A>() ? A{0} : A{-0.5} * largest_x;
+    factor = (is_float16<T> ? A{-2} : A{1}) * of.softcap * static_cast<A>(base_per_natural<Float16>);
+    shift = -factor * score.bounded(largest_x);
+  }
+  // The exponentials of a vector's columns, and what a thread holds of them: with kLogarithms their natural exponents.
+  template <bool kLogarithms, int kWidth>
+  __device__ __forceinline__ void take(const uint4& vector, A own_shift, A (&p)[kWidth], A* held) const {
+    widen_vector<T>(vector, p);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      const A z = fma(score.bounded(p[j]), factor, own_shift);
+      p[j] = exponential_of_base_2(z);  // z is less exact than this exponential
+      held[j] = kLogarithms ? z * static_cast<A>(natural_per_base<Float16>) : p[j];
     }
   }
-  template <bool kCapped>
-  __device__ __forceinline__ A exponent(A x, A own_shift) const {
-    return kCapped ? fma(score.bounded(x), factor, own_shift) : fma(x, A{0.5}, own_shift) * factor;
-  }
-  template <bool kCapped>
-  static __device__ __forceinline__ A exponential_of(A exponent) {
-    if constexpr (kCapped)  // z is less exact than this exponential
-      return exponential_of_base_2(exponent);
-    else
-      return exponential<T>(exponent);
-  }
-  template <bool kCapped>
-  static constexpr A natural_per_exponent = static_cast<A>(kCapped ? natural_per_base<Float16> : natural_per_base<T>);
-  __device__ __forceinline__ A z_of(A x) const { return score.has_softcap() ? score.capped(x) : score.scale * x; }
 };
 
 // Of kernels that take no calls with a softcap or a scale per row.
 struct NoRowScore {
-  __device__ __forceinline__ NoRowScore(const SoftmaxParams&, uint32_t, bool) {}
+  __device__ __forceinline__ NoRowScore(const SoftmaxParams&, uint32_t, bool, bool = false) {}
 };
 
 // z of one column.

@@ -11,14 +11,10 @@ namespace flowk::softmax {
 template <class A>
 constexpr A max_sink_distance = sizeof(A) == 8 ? 708 : 87;
 
-// A row's sink is a number that was read before, or SinkOfRow, which is read at each use, so that no thread holds it in
-// a register.
-struct SinkOfRow {
-  uint32_t linear;  // the row, in the grid's order
-};
+// A row's sink is a number that was read before, or SinkOfRow.
 template <class A>
 __device__ __forceinline__ A sink_of(const SoftmaxParams& params, SinkOfRow row) {
-  return row_number<A>(params, row_sink, row.linear);
+  return row_number(params, row_sink, row.linear, true, A{0});
 }
 template <class A>
 __device__ __forceinline__ A sink_of(const SoftmaxParams&, A sink) {
@@ -41,10 +37,8 @@ __device__ __forceinline__ RowValue<T> exponential_of_sink(ComputeType<T> distan
     return exp(distance);
   else if constexpr (is_float16<T>)
     return exponential_of_base_2(distance * static_cast<A>(base_per_natural<T>));
-  else if (distance > 0)
-    return 1 / static_cast<double>(exponential_of_negative(-distance));
-  else
-    return static_cast<double>(exponential_of_negative(distance));
+  const A least = exponential_of_negative(distance > 0 ? -distance : distance);
+  return distance > 0 ? inverse_of(least) : static_cast<double>(least);
 }
 
 // Adds the row's sink, if there is one, to its sum. A row without an unmasked column, or with a NaN, stays as it is.
@@ -64,41 +58,65 @@ __device__ __forceinline__ A lse_with_sink(const SoftmaxParams& params, Sink sin
   return lse == negative_infinity<A>() || (is_far && lse == lse) ? sink_of<A>(params, sink) : lse;
 }
 
-// exp(sink - lse) of a row, and the row's part of the gradient of its sink: -exp(sink - lse) * sum, where `sum` is the
-// gradient's sum over the row. Called by one thread of the row.
+// What the gradients of a row need besides dy and y, read together and early: the scale of the row and, in the row's
+// first thread, the gradient of the log-sum-exp, the sink and the log-sum-exp.
+template <class A, bool kScales>
+struct GradientNumbers {
+  A dlse = 0, scale = 1, sink = 0, lse = 0;
+  __device__ __forceinline__ GradientNumbers(const SoftmaxParams& params, uint32_t linear, bool row_exists,
+                                             bool is_first) {
+    if (!params.has_row_values) return;
+    if constexpr (kScales) scale = row_number(params, row_scale, linear, row_exists, A{1});
+    if (!is_first) return;
+    if (params.lse != nullptr) dlse = *row_value<A>(params, params.lse, softmax_lse, linear);
+    if (params.extras.dsinks == nullptr) return;
+    sink = *number_address<A>(params, row_sink, linear);
+    lse = *row_value<A>(params, const_cast<unsigned char*>(params.extras.saved_lse), softmax_lse, linear);
+  }
+  // exp(sink - lse).
+  __device__ __forceinline__ A probability() const {
+    return sink == negative_infinity<A>() ? A{0} : exponential<A>(sink - lse);
+  }
+};
+
+// Stores the row's part of the gradient of its sink, -exp(sink - lse) * sum, where `sum` is the gradient's sum over the
+// row. Called by one thread of the row.
 template <class A>
-__device__ __forceinline__ A sink_probability(const SoftmaxParams& params, uint32_t linear) {
-  const A sink = row_number<A>(params, row_sink, linear);
-  const A lse = *row_value<A>(params, const_cast<unsigned char*>(params.extras.saved_lse), softmax_lse, linear);
-  return sink == negative_infinity<A>() ? A{0} : exponential<A>(sink - lse);
+__device__ __forceinline__ void store_sink_gradient(const SoftmaxParams& params, uint32_t linear, A probability,
+                                                    A sum) {
+  *row_value<A>(params, params.extras.dsinks, softmax_lse, linear) = -probability * sum;
 }
 template <class A>
-__device__ __forceinline__ A* sink_gradient(const SoftmaxParams& params, uint32_t linear) {
-  return row_value<A>(params, params.extras.dsinks, softmax_lse, linear);
-}
-template <class A>
-__device__ __noinline__ void store_sink_gradient(const SoftmaxParams& params, uint32_t linear, A sum) {
-  *sink_gradient<A>(params, linear) = -sink_probability<A>(params, linear) * sum;
+__device__ __noinline__ void called_store_sink_gradient(const SoftmaxParams& params, uint32_t linear, A sum) {
+  store_sink_gradient(params, linear, GradientNumbers<A, false>(params, linear, true, true).probability(), sum);
 }
 
-// Stores the log-sum-exp of row `linear` of the grid's order, z = score * scale. Called by one thread of the row, after
-// its results, when few registers are in use.
-template <class T, bool kSinks = true>
-__device__ __noinline__ void store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
-                                       RowPartial<T> row) {
+// 16 bits: to 2^-21, by the special function unit.
+template <class T>
+__device__ __forceinline__ ComputeType<T> log_of_sum(RowValue<T> sum) {
+  if constexpr (is_float16<T>)
+    return __logf(sum);
+  else
+    return log_of<ComputeType<T>>(sum);
+}
+
+// Stores the log-sum-exp of row `linear` of the grid's order, z = score * scale, from a sum that is exp(excess) times
+// too large. Called by one thread of the row.
+template <class T, bool kSinks = true, class Sink>
+__device__ __forceinline__ void store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale, Sink sink,
+                                          const RowPartial<T>& row, ComputeType<T> excess = 0) {
   using A = ComputeType<T>;
-  A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum));
-  if constexpr (kSinks) lse = lse_with_sink(params, SinkOfRow{linear}, scale, row.max, lse);
+  A lse = negative_infinity<A>();
+  if (row.sum != RowValue<T>{0}) lse = fma(row.max, scale, log_of_sum<T>(row.sum) - excess);
+  if constexpr (kSinks) lse = lse_with_sink(params, sink, scale, row.max, lse);
   *row_value<A>(params, params.lse, softmax_lse, linear) = lse;
 }
 
-// The same with a sink that was read before, from a sum that is exp(excess) times too large.
-template <class T>
-__device__ __noinline__ void store_lse_of(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
-                                          ComputeType<T> sink, RowPartial<T> row, ComputeType<T> excess) {
-  using A = ComputeType<T>;
-  const A lse = row.sum == RowValue<T>{0} ? negative_infinity<A>() : fma(row.max, scale, log_of<A>(row.sum) - excess);
-  *row_value<A>(params, params.lse, softmax_lse, linear) = lse_with_sink(params, sink, scale, row.max, lse);
+// The same as a function, called after the row's results, when few registers are in use.
+template <class T, bool kSinks = true, class Sink>
+__device__ __noinline__ void called_store_lse(const SoftmaxParams& params, uint32_t linear, ComputeType<T> scale,
+                                              Sink sink, RowPartial<T> row, ComputeType<T> excess = 0) {
+  store_lse<T, kSinks>(params, linear, scale, sink, row, excess);
 }
 
 }  // namespace flowk::softmax

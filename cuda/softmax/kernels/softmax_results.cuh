@@ -82,12 +82,16 @@ struct RunningSum {
   }
 };
 
+// 1 / value to 2^-44, for a value from 2^-126 to 2^126.
+__device__ __forceinline__ double inverse_of(double value) {
+  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(value)));
+  return fma(inverse, fma(-value, inverse, 1.0), inverse);
+}
 // value / sum and log(sum) for a finite sum >= 1. Results from a double sum are rounded to float once.
 template <class A>
 __device__ __forceinline__ A quotient_of(A value, double sum) {
   if constexpr (sizeof(A) == 8) return value / sum;
-  const double inverse = static_cast<double>(__fdividef(1.0f, static_cast<float>(sum)));
-  return static_cast<A>(static_cast<double>(value) * fma(inverse, fma(-sum, inverse, 1.0), inverse));
+  return static_cast<A>(static_cast<double>(value) * inverse_of(sum));
 }
 template <class A>
 __device__ __forceinline__ A quotient_of(A value, float sum) {

@@ -106,7 +106,7 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
                                                const RowPartial<T>& row) {
     if (params.lse == nullptr || !is_first) return;
-    store_lse<T>(params, linear, natural_scale(params), row);
+    called_store_lse<T>(params, linear, natural_scale(params), SinkOfRow{linear}, row);
   }
 };
 
@@ -252,7 +252,8 @@ struct GradientTerms {
   }
   static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
                                                const RowPartial<T>& row) {
-    if (params.extras.dsinks != nullptr && is_first) store_sink_gradient<A>(params, linear, static_cast<A>(row.sum));
+    if (params.extras.dsinks != nullptr && is_first)
+      called_store_sink_gradient<A>(params, linear, static_cast<A>(row.sum));
   }
 };
 
@@ -267,7 +268,8 @@ struct WithoutSinks : Base {
   static __device__ __forceinline__ void leave(const SoftmaxParams& params, uint32_t linear, bool is_first,
                                                const RowPartial<T>& row) {
     if constexpr (!Base::is_backward)
-      if (params.lse != nullptr && is_first) store_lse<T, false>(params, linear, Base::natural_scale(params), row);
+      if (params.lse != nullptr && is_first)
+        called_store_lse<T, false>(params, linear, Base::natural_scale(params), SinkOfRow{linear}, row);
   }
 };
 

@@ -60,7 +60,7 @@ struct StagedRowValues<T, true> {
   }
   // Called by one thread of the row.
   __device__ __forceinline__ void leave(const ScoreSum<T>& row, float largest) const {
-    if (params.lse != nullptr) store_lse_of<T>(params, linear, scale, numbers.sink, {largest, row.sum}, row.excess);
+    if (params.lse != nullptr) called_store_lse<T>(params, linear, scale, numbers.sink, {largest, row.sum}, row.excess);
   }
 };
 

@@ -234,7 +234,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
       }
     }
     if constexpr (softmax_kernels[kRow].row_values)
-      if (params.lse != nullptr && is_first) store_lse<A>(params, linear, scale, total);
+      if (params.lse != nullptr && is_first)
+        called_store_lse<A>(params, linear, scale, SinkOfRow{static_cast<uint32_t>(linear)}, total);
     if (total.sum != total.sum)
       return store_nan_columns<T, SoftmaxMask::bias, converts>(params, row, group.rank * params.lanes_per_row + lane,
                                                                row.columns, params.lanes_per_row * group.blocks);

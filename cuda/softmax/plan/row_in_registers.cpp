@@ -132,9 +132,13 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
-  // With a softcap or a scale per row, threads hold more than vectors: more blocks are better than more vectors.
+  vectors = std::min(vectors, max_vectors);
+  // With a softcap threads hold more than vectors: more blocks are better than more vectors. With a scale per row
+  // float32 has no more vectors.
   const int32_t few_vectors = call.request.backward ? 2 : 4;
-  if (call.has_score_terms && call.mask != SoftmaxMask::bias && max_vectors >= few_vectors &&
+  const bool has_few_vectors =
+      call.has_score_terms || (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
+  if (has_few_vectors && call.mask != SoftmaxMask::bias && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
     vectors = few_vectors;
     while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;
@@ -160,7 +164,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   if (blocks == 1 && config.lanes_per_row <= warp_lanes)
     config.block_threads = short_row_threads(call, config.lanes_per_row, vectors);
   // The tuned limit is for rows of 2^n vectors in more blocks than are resident at once.
-  if (call.is_power_of_2 &&
+  if (call.is_power_of_2 && !has_few_vectors &&
       call.rows.num_rows * blocks > int64_t{tuning.resident_blocks} * call.device.num_multiprocessors)
     config.resident_blocks = tuning.resident_blocks;
   return config;

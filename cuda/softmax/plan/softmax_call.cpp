@@ -12,18 +12,16 @@
 namespace flowk::softmax {
 namespace {
 
-bool has_score_terms_of(const SoftmaxRequest& request) {
-  return request.softcap > 0 || request.numbers[row_scale] != nullptr;
-}
-
 SoftmaxMask mask_of(const SoftmaxRequest& request) {
   if (request.backward) return SoftmaxMask::none;
-  const bool has_dense = request.pointers[softmax_dense] != nullptr, has_score_terms = has_score_terms_of(request);
+  const bool has_dense = request.pointers[softmax_dense] != nullptr, has_softcap = request.softcap > 0;
+  const bool has_score_terms = has_softcap || request.numbers[row_scale] != nullptr;
   if (request.pointers[softmax_bias_or_y] != nullptr || (has_score_terms && has_dense)) return SoftmaxMask::bias;
+  if (has_dense) return SoftmaxMask::dense;
   // Exponents that are computed from x are rounded differently, and only rows of some alignments have such kernels.
   // With a scale of 0 they are not NaN for an infinite x.
-  if (has_score_terms) return request.batch_invariant || request.scale == 0 ? SoftmaxMask::bias : SoftmaxMask::scores;
-  return has_dense ? SoftmaxMask::dense : SoftmaxMask::none;
+  if (has_score_terms && (request.batch_invariant || request.scale == 0)) return SoftmaxMask::bias;
+  return has_softcap ? SoftmaxMask::scores : SoftmaxMask::none;
 }
 
 // Do the elements of x and of another operand that share a column have the same offset in units of `columns` elements,
@@ -79,8 +77,9 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   row_vectors = request.columns / vector_columns;
   row_bytes = request.columns * in_bytes;
   num_inputs = request.backward || request.pointers[softmax_bias_or_y] != nullptr ? 2 : 1;
-  has_score_terms = has_score_terms_of(request);
-  has_row_values = has_score_terms || request.pointers[softmax_lse] != nullptr || request.dsinks != nullptr ||
+  has_score_terms = request.softcap > 0 || (has_scaled_scores(mask) && request.numbers[row_scale] != nullptr);
+  has_row_values = has_score_terms || request.numbers[row_scale] != nullptr ||
+                   request.pointers[softmax_lse] != nullptr || request.dsinks != nullptr ||
                    request.numbers[row_sink] != nullptr;
   has_dense = !request.backward && request.pointers[softmax_dense] != nullptr;
   has_interval = request.has_diagonal || request.lengths_bytes != 0;

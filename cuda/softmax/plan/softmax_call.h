@@ -32,8 +32,8 @@ struct SoftmaxCall {
   bool takes_elements;      // batch-invariant, and some row is not whole aligned vectors. The other members then
                             // describe whole aligned rows, with row_vectors rounded up
   bool is_power_of_2;       // a row is 2^n whole vectors
-  bool has_score_terms;     // a softcap or a scale per row
-  bool has_row_values;      // these, a log-sum-exp, sinks, or the gradient of one
+  bool has_score_terms;     // a softcap; with a bias or a dense mask also a scale per row
+  bool has_row_values;      // a softcap, a scale per row, a log-sum-exp, sinks, or the gradient of one
   // Does every mechanism compute the right results? The scale is then usual, see min_float32_scale, and a log_softmax
   // has no sinks.
   bool any_mechanism_is_right;

@@ -20,12 +20,16 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->out = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_out]));
   params->bias_or_y = static_cast<const unsigned char*>(request.pointers[softmax_bias_or_y]);
   params->dense = static_cast<const unsigned char*>(request.pointers[softmax_dense]);
+  params->has_row_values = call.has_row_values;
   params->lse = static_cast<unsigned char*>(const_cast<void*>(request.pointers[softmax_lse]));
   SoftmaxExtras& extras = params->extras;
   for (int i = 0; i < num_row_numbers; ++i) extras.numbers[i] = static_cast<const unsigned char*>(request.numbers[i]);
   extras.dsinks = static_cast<unsigned char*>(request.dsinks);
   extras.saved_lse = static_cast<const unsigned char*>(request.saved_lse);
   extras.softcap = request.softcap;
+  extras.softcap32 = static_cast<float>(request.softcap);
+  if (request.softcap > 0)
+    extras.slope32 = static_cast<float>((call.in_bytes == 2 ? 2 * std::numbers::log2e : 1) / request.softcap);
   if (request.backward) {
     extras.x = std::exchange(params->dense, nullptr);
     return;
@@ -36,9 +40,23 @@ void fill_operands(const SoftmaxCall& call, SoftmaxParams* params) {
   params->dense_end = memory.end;
 }
 
+// The bytes from each row to the next, from their number in each dimension.
+template <class StrideOf>
+uint32_t row_step_of(const SoftmaxRows& rows, StrideOf stride_of) {
+  if (rows.rank == 0) return 0;
+  if (rows.l2_tile_dim > 0) return no_row_step;
+  for (int d = 1; d < rows.rank; ++d)
+    if (stride_of(d) != stride_of(d - 1) * rows.dims[d - 1].extent) return no_row_step;
+  return stride_of(0) >= 0 && stride_of(0) < int64_t{no_row_step} ? static_cast<uint32_t>(stride_of(0)) : no_row_step;
+}
+
 void fill_rows(const SoftmaxCall& call, const SoftmaxRows& rows, SoftmaxParams* params) {
   params->rows = rows;
   set_dividers(&params->rows);
+  params->row_steps.lse = row_step_of(rows, [&](int d) { return rows.dims[d].strides[softmax_lse]; });
+  const int64_t number_bytes = call.in_bytes == 8 ? 8 : 4;
+  for (int i = 0; i < num_row_numbers; ++i)
+    params->row_steps.numbers[i] = row_step_of(rows, [&](int d) { return rows.numbers[d].of[i] * number_bytes; });
   params->columns = static_cast<int32_t>(call.request.columns);
 }
 
@@ -62,7 +80,7 @@ void fill_scale(const SoftmaxCall& call, SoftmaxParams* params) {
   const SoftmaxRequest& request = call.request;
   params->log_softmax = request.log_softmax;
   params->scale = request.scale;
-  if (!request.backward && !has_scaled_scores(call.mask)) {
+  if (!request.backward && !has_scaled_scores(call.mask) && request.numbers[row_scale] == nullptr) {
     // A masked-out score is -infinity before it is scaled and must stay so: the scale is positive.
     params->negates_x = request.scale < 0;
     params->scale = std::fabs(request.scale);

@@ -67,6 +67,7 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
   if (call.request.batch_invariant)
     return take(choose_row_in_registers(call, tuning)) ? config : choose_two_pass_row(call);
   const int64_t num_rows = call.rows.num_rows, few_rows_bytes = num_rows == 1 ? split_row_bytes : 2 * split_row_bytes;
+  const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 
   const auto take_registers = [&] {
@@ -81,11 +82,11 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
            ((prefers_staged_rows_to_lanes(call, in_lanes) && take(choose_staged_rows(call))) || take(in_lanes));
   };
   // The fastest mechanism first.
-  const bool is_found = take(choose_rows_by_vectors(call)) || take_lanes() ||
-                        (has_few_long_rows && take(choose_split_row(call))) ||
-                        (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) ||
-                        (tuning.shared_threads == 0 && take_registers()) || take(choose_row_in_shared(call, tuning)) ||
-                        (call.row_bytes >= split_row_bytes && take(choose_split_row(call)));
+  const bool is_found =
+      take(choose_rows_by_vectors(call)) || take_lanes() || (has_few_long_rows && take(choose_split_row(call))) ||
+      (tuning.persistent_blocks > 0 && take(choose_persistent_rows(call, tuning))) ||
+      ((tuning.shared_threads == 0 || has_row_scale) && take_registers()) || take(choose_row_in_shared(call, tuning)) ||
+      (call.row_bytes >= split_row_bytes && take(choose_split_row(call)));
   return is_found ? config : choose_two_pass_row(call);
 }
 

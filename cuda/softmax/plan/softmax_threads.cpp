@@ -29,6 +29,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, SoftmaxKernel mechanism, in
           .vectors = vectors,
           .row_values = call.has_row_values,
           .sinks = call.request.numbers[row_sink] != nullptr,
+          .row_scale = call.request.numbers[row_scale] != nullptr,
           .score_terms = call.has_score_terms};
 }
 

@@ -89,6 +89,8 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .unit_columns = row.unit_columns,
                              .lanes = row.lanes > 0 ? row.lanes : 8,
                              .row_values = row.row_values,
+                             .row_scale = row.row_scale,
+                             .score_terms = row.score_terms,
                              .by_elements = row.by_elements}) == i);
   }
 }

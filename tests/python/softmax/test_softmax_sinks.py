@@ -262,6 +262,22 @@ def test_an_infinite_score_under_a_softcap_is_the_softcap(arrays: Any) -> None:
         np.testing.assert_allclose(y[0], expected / expected.sum(), rtol=TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [24, 128, 333, 1999, 2048, 9001])
+def test_a_scale_per_row_of_any_size(arrays: Any, dtype: str, columns: int) -> None:
+    sizes = np.array([0, 1e-40, 1e-30, 1e-6, 1, 300, 5000, 1e6, 1e11], wide_of(dtype))
+    scales = np.concatenate([sizes, -sizes])
+    for size, log in itertools.product((3, 0.01, 1000), (False, True)):
+        x = drawn(dtype, (scales.size, columns), size)
+        y, lse = pyflowk.masked_softmax(arrays.put(x), row_scale=arrays.put(scales), log=log, return_lse=True)
+        expected, expected_lse = reference(x, row_scale=scales, log=log)
+        tolerance = TOLERANCE[dtype] * (10 if log else 1)
+        np.testing.assert_allclose(arrays.fetch(lse), expected_lse.astype(np.float64), 1e-4, 1e-5)
+        with np.errstate(over="ignore"):
+            expected = expected.astype(np.float64).astype(dtype).astype(np.float64)
+        assert_close(arrays.fetch(y), expected, tolerance)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("columns", [5, 77, 1000, 4096])
 def test_a_scale_of_0_under_a_softcap_gives_equal_results(arrays: Any, dtype: str, columns: int) -> None:
