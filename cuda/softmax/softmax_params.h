@@ -199,12 +199,10 @@ struct FramedRows {
   // set by the plan:
   int32_t vectors_per_thread = 0;  // some threads have one less
   bool shares_ends = false;        // rows of a warp share vectors
-  bool has_edges = false;          // some row starts or ends inside a vector
   bool starts_late = false;        // some interval starts after its row's first column
   int32_t diagonal_begin = 0;      // as SoftmaxInterval has them
   int32_t diagonal_end = 0;
-  int32_t results_offset_bytes = 0;  // forward, in shared memory: of the block's results
-  int32_t rows_offset_bytes = 0;     // and of what the threads of each row share
+  int32_t rows_offset_bytes = 0;  // forward, in shared memory: of what the threads of each row share
   friend bool operator==(const FramedRows&, const FramedRows&) = default;
 };
 

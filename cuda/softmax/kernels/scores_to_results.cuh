@@ -40,6 +40,63 @@ struct ScoreFactor {
   }
 };
 
+// Exponents of scores: score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
+// cancels while it is small, and it is rounded down, so that the largest exponent is >= 0; otherwise the largest score
+// is subtracted first. Half of that is finite, as logarithms need it; if all of it overflows, the exponential is 0.
+template <bool kIsLog, class A = float>
+struct ScoreExponents {
+  static constexpr bool is_log = kIsLog;
+  A reference;
+  A scale;
+  A shift;
+  A largest = 0;  // the exponent of the largest score
+  bool is_far;    // from 0
+
+  __device__ __forceinline__ ScoreExponents(A largest_score, A score_scale)
+      : reference(largest_score == negative_infinity<A>() ? A{0} : largest_score),
+        scale(score_scale),
+        shift(__fmul_rd(reference, scale)),
+        is_far(!(fabsf(shift) < 0x1p20f)) {
+    if (!is_far) {
+      largest = fmaf(reference, scale, -shift);
+    } else {
+      if (kIsLog) scale *= 2;
+      shift = 0;
+    }
+  }
+  // Subtracts the largest score, if it is far from 0; called once per score.
+  __device__ __forceinline__ A near(A score) const {
+    return kIsLog ? fmaf(score, 0.5f, -0.5f * reference) : score - reference;
+  }
+  __device__ __forceinline__ A operator()(A near_score) const { return fmaf(near_score, scale, -shift); }
+};
+
+// Exponentials, and results from a row's sum. Logarithms: the result is the exponent plus a term. In base 2 an exponent
+// of bfloat16 could overflow although the result does not; one of float16 cannot.
+template <class T, bool kIsLog>
+struct ScoreResults {
+  using Base = std::conditional_t<!kIsLog || std::is_same_v<T, Float16>, Float16, float>;
+  static constexpr float natural = static_cast<float>(natural_per_base<Base>);
+
+  static __device__ __forceinline__ float exponential_of(float z) {
+    if constexpr (kIsLog)
+      return exponential<T>(z * static_cast<float>(base_per_natural<T> / base_per_natural<Base>));
+    else if constexpr (sizeof(T) == 2)
+      return exponential<Float16>(z);
+    else
+      return power_of_2_of(z);
+  }
+  // If only one column has an exponential p > 0, its result is exactly 1, because p is in 1 ... 1.125, and p times the
+  // float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it. If only one column has a score above
+  // -infinity, its logarithm is exactly 0.
+  static __device__ __forceinline__ ResultFactors<T> factors_of(RowValue<T> sum, float largest_exponent) {
+    if constexpr (!kIsLog) return {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
+    ResultFactors<T> factors(true, sum, natural);
+    if (sum < 1.125f && sum == exponential_of(largest_exponent)) factors.term = -largest_exponent * factors.factor;
+    return factors;
+  }
+};
+
 // Replaces a thread's scores by the results. `largest` is the row's largest score. sum_over_row() adds a value over the
 // row's threads; its second argument is the exponent of the largest score, in base 2 unless results are logarithms.
 // Values are taken kStep at a time, up to the first i for which has(i) is false.
@@ -48,35 +105,28 @@ __device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& pa
                                                          float largest, SumOverRow sum_over_row, Has has,
                                                          float (&values)[kCount]) {
   static_assert(kCount % kStep == 0);
-  ThreadSum<T> thread_sum;
-  float largest_exponent = 0;
-  // The exponent is score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
-  // cancels while it is small, and it is rounded down, so that the largest exponent is >= 0; otherwise the largest
-  // score is subtracted first. Half of that is finite, as logarithms need it; if all of it overflows, the
-  // exponential is 0.
-  const auto raise = [&](float scale, auto power_of, auto kind) {
+  ScoreSum<T> row;
+  ResultFactors<T> result;
+  const auto raise = [&](auto kind) {
     constexpr bool is_log = decltype(kind)::value;
-    const float reference = largest == negative_infinity<float>() ? 0.0f : largest;
-    float shift = __fmul_rd(reference, scale);
-    if (!(fabsf(shift) < 0x1p20f)) {
+    using Results = ScoreResults<T, is_log>;
+    const ScoreExponents<is_log> exponents(largest, factor.template of_base<typename Results::Base>());
+    if (exponents.is_far) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (!has(i)) break;
-        values[i] = is_log ? fmaf(values[i], 0.5f, -0.5f * reference) : values[i] - reference;
+        values[i] = exponents.near(values[i]);
       }
-      if constexpr (is_log) scale *= 2;
-      shift = 0;
-    } else {
-      largest_exponent = fmaf(reference, scale, -shift);
     }
+    ThreadSum<T> thread_sum;
 #pragma unroll
     for (int i = 0; i < kCount; i += kStep) {
       if (!has(i)) break;
       float p[kStep];
 #pragma unroll
       for (int j = 0; j < kStep; ++j) {
-        const float z = fmaf(values[i + j], scale, -shift);
-        p[j] = power_of(z);
+        const float z = exponents(values[i + j]);
+        p[j] = Results::exponential_of(z);
         values[i + j] = is_log ? z : p[j];
       }
       if constexpr (kStep > 1)
@@ -84,44 +134,20 @@ __device__ __forceinline__ ScoreSum<T> scores_to_results(const SoftmaxParams& pa
       else
         thread_sum.take_one(p[0]);
     }
-    return sum_over_row(thread_sum.total(), largest_exponent);
+    row.sum = sum_over_row(thread_sum.total(), exponents.largest);
+    row.excess = exponents.largest * Results::natural;
+    result = Results::factors_of(row.sum, exponents.largest);
   };
-  RowValue<T> sum;
-  float natural;
-  ResultFactors<T> result;
-  if (params.log_softmax) {
-    // The result is the exponent plus a term. In base 2 an exponent of bfloat16 could overflow although the result does
-    // not; one of float16 cannot.
-    using Base = std::conditional_t<std::is_same_v<T, Float16>, Float16, float>;
-    const float scale = factor.template of_base<Base>();
-    constexpr float to_base = static_cast<float>(base_per_natural<T> / base_per_natural<Base>);
-    const auto exponential_of = [](float z) { return exponential<T>(z * to_base); };
-    sum = raise(scale, exponential_of, std::true_type{});
-    natural = static_cast<float>(natural_per_base<Base>);
-    result = {true, sum, natural};
-    // If only one column has a score above -infinity, its result is exactly 0.
-    if (sum < 1.125f && sum == exponential_of(largest_exponent)) result.term = -largest_exponent * result.factor;
-  } else {
-    sum = raise(
-        factor.template of_base<Float16>(),
-        [](float z) {
-          if constexpr (sizeof(T) == 2)
-            return exponential<Float16>(z);
-          else
-            return power_of_2_of(z);
-        },
-        std::false_type{});
-    // If only one column has an exponential p > 0, its result is exactly 1, because p is in 1 ... 1.125, and p times
-    // the float32 next to (1 + 2^-26) / p is within 2^-25 below 1 and 2^-24 above it.
-    natural = static_cast<float>(natural_per_base<Float16>);
-    result = {false, sum * static_cast<RowValue<T>>(1 - 0x1p-26), 0.0f};
-  }
+  if (params.log_softmax)
+    raise(std::true_type{});
+  else
+    raise(std::false_type{});
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if (!has(i)) break;
     values[i] = values[i] * result.factor + result.term;
   }
-  return {sum, largest_exponent * natural};
+  return row;
 }
 
 }  // namespace flowk::softmax

@@ -23,7 +23,7 @@ const char* reason(const SoftmaxPlan& plan) {
     case SoftmaxKernel::staged_rows: return "short rows, a segment of them at a time in shared memory";
     case SoftmaxKernel::rows_in_lanes: return "short rows with an interval of unmasked columns";
     case SoftmaxKernel::rows_by_vectors: return "rows of few vectors, several rows per thread";
-    case SoftmaxKernel::framed_rows: return "rows that start and end inside vectors, held as the vectors around them";
+    case SoftmaxKernel::framed_rows: return "rows that start anywhere, as the vectors around their unmasked columns";
     case SoftmaxKernel::strided_rows:
       return "columns lie apart in memory, and neighbouring threads have neighbouring rows";
     case SoftmaxKernel::two_pass_row:

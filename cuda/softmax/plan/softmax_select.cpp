@@ -28,19 +28,28 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return call.mask != SoftmaxMask::scores && has_less_than(staged_fill);
 }
 
-// Is framed_rows the fastest for rows under an interval? float32 rows must fill most vectors of its threads. Forward it
-// is then for rows with tails, and with 16 bits for rows that staged_rows would take. Backward it is for rows that
-// staged_rows would take, for short rows, and if its threads hold fewer vectors than the threads of
-// row_in_registers.
-bool prefers_framed_rows(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
-  const bool is_backward = call.request.backward;
-  if (call.row_vectors < (is_backward ? framed_min_row_vectors : framed_softmax_min_row_vectors)) return false;
-  if (!fits(call, framed)) return false;
+// Is framed_rows the fastest, forward, for rows under an interval that rows_in_lanes does not take?
+bool prefers_framed_softmax(const SoftmaxCall& call) {
+  return !call.request.backward && call.request.columns >= framed_softmax_min_columns &&
+         call.row_bytes <= framed_softmax_max_row_bytes;
+}
+
+// And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty.
+bool prefers_framed_softmax_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& in_lanes) {
+  const int32_t vectors = in_lanes.as<RowsInLanes>().vectors_per_thread;
+  return prefers_framed_softmax(call) &&
+         ((call.in_bytes == 4 && vectors == 3) ||
+          100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} * in_lanes.lanes_per_row * vectors);
+}
+
+// And for gradients? It is for rows that staged_rows would take, for short rows, and if its threads hold fewer vectors
+// than the threads of row_in_registers. float32 rows must fill most vectors of its threads.
+bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
+  if (!call.request.backward || call.row_vectors < framed_min_row_vectors || !fits(call, framed)) return false;
   const int64_t vectors = framed_vectors(call, framed);
-  const bool is_filled = call.in_bytes == 2 || 100 * call.row_vectors >= framed_32_bit_fill * vectors;
-  if (!is_filled) return false;
-  if (!is_backward) return call.has_tails || (call.in_bytes == 2 && prefers_staged_rows(call, in_registers));
-  if (call.in_bytes == 4 && framed.lanes_per_row > warp_lanes) return false;
+  if (call.in_bytes == 4 &&
+      (100 * call.row_vectors < framed_32_bit_fill * vectors || framed.lanes_per_row > warp_lanes))
+    return false;
   return prefers_staged_rows(call, in_registers) || call.row_vectors <= framed_short_row_vectors ||
          vectors < int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
 }
@@ -70,16 +79,19 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
   const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 
+  const auto take_framed = [&] { return prefers_framed_softmax(call) && take(choose_framed_rows(call)); };
   const auto take_registers = [&] {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
     const SoftmaxConfig framed = choose_framed_rows(call);
-    if (prefers_framed_rows(call, framed, in_registers)) return take(framed);
-    return (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
+    if (prefers_framed_gradients(call, framed, in_registers)) return take(framed);
+    return take_framed() || (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) ||
+           take(in_registers);
   };
   const auto take_lanes = [&] {
     const SoftmaxConfig in_lanes = choose_rows_in_lanes(call);
     return fits(call, in_lanes) &&
-           ((prefers_staged_rows_to_lanes(call, in_lanes) && take(choose_staged_rows(call))) || take(in_lanes));
+           ((prefers_framed_softmax_to_lanes(call, in_lanes) && take(choose_framed_rows(call))) ||
+            (prefers_staged_rows_to_lanes(call, in_lanes) && take(choose_staged_rows(call))) || take(in_lanes));
   };
   // The fastest mechanism first.
   const bool is_found =

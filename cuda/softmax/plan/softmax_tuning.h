@@ -29,6 +29,13 @@ struct SoftmaxFillRow {
   int32_t bias_tails;
 };
 
+// Threads per row and per block of framed_rows, forward.
+struct SoftmaxFramedRow {
+  int64_t max_row_bytes;
+  int32_t lanes_per_row;
+  int32_t block_threads;
+};
+
 // Bytes of mask and bias per L2 tile, see tile_rows().
 struct SoftmaxL2TileRow {
   int64_t max_columns;

@@ -249,24 +249,23 @@ TEST(gradients_under_an_interval_lie_in_frames) {
     CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::row_in_registers);
 }
 
-// 333 float16 are in at most 43 vectors, 577 float32 in 145.
-TEST(rows_with_tails_under_an_interval_lie_in_frames) {
+// 333 float16 are in at most 43 vectors. Rows that are whole vectors, and fill their lanes, are rows_in_lanes.
+TEST(rows_under_an_interval_lie_in_frames) {
   const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) { return causal_plan_of(dtype, columns, false); };
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 333);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
-  CHECK(framed.vectors_per_thread == 6 && framed.has_edges && !framed.starts_late);
-  CHECK(framed.results_offset_bytes == 0 && framed.rows_offset_bytes == 16 * 333 * 2 + 16);
+  CHECK(framed.vectors_per_thread == 6 && !framed.starts_late);
+  CHECK(framed.rows_offset_bytes == 16 * 333 * 2 + 16);
   CHECK(plan.launch.shared_bytes == framed.rows_offset_bytes + 16 * segment_row_bytes);
-  for (const int64_t columns : {197, 257, 577, 1152, 1500, 2145})
-    CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::framed_rows);
-  for (const int64_t columns : {77, 333, 577, 1501, 2145})
-    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::framed_rows);
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (const int64_t columns : {78, 100, 160, 197, 257, 577, 1152, 1501, 2048, 2145, 4096})
+      CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(plan_of_columns(FLOWK_FLOAT16, 77).config.kernel() == SoftmaxKernel::staged_rows);
-  for (const int64_t columns : {257, 1152})
-    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::staged_rows);
-  for (const int64_t columns : {2048, 4096})
-    CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::row_in_registers);
+  CHECK(plan_of_columns(FLOWK_FLOAT16, 8193).config.kernel() == SoftmaxKernel::row_in_registers);
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
+    for (const int64_t columns : {128, 512})
+      CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
 }
 
 // A form leaves out nothing that the request asks for.
@@ -274,6 +273,7 @@ TEST(forms_leave_out_what_is_not_there) {
   const auto form_of = [](const SoftmaxRequest& of) { return plan_of(of, h200).config.as<RowInRegisters>().form; };
   SoftmaxRequest request = request_of(FLOWK_FLOAT16, 1000, 2048);
   CHECK(form_of(request) == SoftmaxForm::whole);
+  request = request_of(FLOWK_FLOAT16, 1000, 16384);
   request.has_diagonal = true;
   CHECK(form_of(request) == SoftmaxForm::aligned);
   CHECK(form_of(request_of(FLOWK_FLOAT16, 1000, 1000)) == SoftmaxForm::unfilled);
