@@ -19,7 +19,6 @@ namespace flowk::permute {
 constexpr int unrolled_grid_rank = 4;
 constexpr int max_dims_per_thread = 2;  // of the grid
 constexpr int rows_in_flight = 4;       // source rows per iteration of a thread
-constexpr int vectors_in_flight = 4;    // of a source row, per iteration of a thread, if the row is wide
 
 // The addresses of a block's tile, and which part of the tile is inside the tensor.
 struct TileOrigin {
@@ -136,7 +135,8 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
   uint32_t src_row = tile.src_row_begin + row_in_pass;
   int64_t offset;
   int32_t shared_offset;
-  if (params.src_row_rank <= 2 && !load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
+  const int32_t step = static_cast<int32_t>(blockDim.x) * vector_bytes;
+  if (params.src_row_rank <= 2 && ends_before_src && tile.src_run_begin == 0) {
     locate_tile_row(params.src_row_dims, params.src_row_rank, src_row, &offset, &shared_offset);
     const unsigned char* at = tile.src + offset + column;
     shared_offset += shift + column;
@@ -145,21 +145,38 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
       uint32_t outer = src_row;
       innermost = take_index(&outer, params.src_row_dims[0].divider);
     }
+    const auto next_row = [&] {
+      src_row += load.rows_per_pass;
+      at += load.pass.step;
+      shared_offset += load.pass.shared_step;
+      innermost += load.pass.innermost;
+      if (innermost >= load.pass.end) {
+        innermost -= load.pass.end;
+        at += load.pass.wrap_step;
+        shared_offset += load.pass.wrap_shared_step;
+      }
+    };
+    if (load.row_is_wide) {
+#pragma unroll 1
+      for (; src_row < tile.src_row_end; next_row()) {
+        const unsigned char* from = rounded_down(at);
+        int32_t to = vector_offset(shared_offset);
+#pragma unroll 1
+        for (int32_t in_row = column - into_vector(at); in_row < tile.src_run_bytes; in_row += step) {
+          async_copy_vector(base + swizzle(to, src_row), from);
+          from += step;
+          to += step;
+        }
+      }
+      return;
+    }
 #pragma unroll 1
     while (src_row < tile.src_row_end) {
 #pragma unroll
       for (int i = 0; i < rows_in_flight; ++i) {
         if (src_row < tile.src_row_end && (kAligned || column - into_vector(at) < tile.src_run_bytes))
           async_copy_vector(base + swizzle(vector_offset(shared_offset), src_row), rounded_down(at));
-        src_row += load.rows_per_pass;
-        at += load.pass.step;
-        shared_offset += load.pass.shared_step;
-        innermost += load.pass.innermost;
-        if (innermost >= load.pass.end) {
-          innermost -= load.pass.end;
-          at += load.pass.wrap_step;
-          shared_offset += load.pass.wrap_shared_step;
-        }
+        next_row();
       }
     }
     return;
@@ -172,19 +189,6 @@ __device__ __forceinline__ void load_tile(const TileParams& params, const TileLo
     if (in_row >= tile.src_run_bytes) continue;
     at = rounded_down(at);
     shared_offset = vector_offset(shift + shared_offset + column);
-    const int32_t step = static_cast<int32_t>(blockDim.x) * vector_bytes;
-    if (load.row_is_wide && ends_before_src && tile.src_run_begin == 0) {
-#pragma unroll 1
-      for (; in_row < tile.src_run_bytes; in_row += vectors_in_flight * step) {
-#pragma unroll
-        for (int i = 0; i < vectors_in_flight; ++i)
-          if (in_row + i * step < tile.src_run_bytes)
-            async_copy_vector(base + swizzle(shared_offset + i * step, src_row), at + i * step);
-        at += vectors_in_flight * step;
-        shared_offset += vectors_in_flight * step;
-      }
-      continue;
-    }
 #pragma unroll 1
     do {
       if (kAligned || in_row + vector_bytes > tile.src_run_begin) {
