@@ -31,6 +31,8 @@ constexpr __nv_fp8_interpretation_t float8_format = std::is_same_v<T, Float8E4M3
 template <class T>
 constexpr bool is_float16 = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 template <class T>
+constexpr bool is_short_integer = std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 2;
+template <class T>
 constexpr bool is_float = std::is_floating_point_v<T> || is_float16<T> || is_float8<T>;
 
 // Constants, because device code may not call numeric_limits.
@@ -80,24 +82,50 @@ __device__ __forceinline__ __half2 to_float16(float low, float high) {
 #endif
 }
 
-// x as an integer of 8 or 16 bits, or bool, by the rules of convert<To>(), in the low bits of a word.
+// An integer of up to 16 bits as a float. This instruction converts 32 bits and is faster than those for 8 and 16 bits,
+// which the compiler would choose.
+__device__ __forceinline__ float from_integer(int32_t x) {
+#ifdef FLOWK_SIMT
+  return static_cast<float>(x);
+#else
+  float value;
+  asm("cvt.rn.f32.s32 %0, %1;" : "=f"(value) : "r"(x));
+  return value;
+#endif
+}
+
+// x as an integer of 8 or 16 bits, or bool, by the rules of convert<To>(), in the low bits of a word. Without a branch:
+// the instruction clamps to 32 bits and makes NaN 0.
 template <class To>
 __device__ __forceinline__ uint32_t to_bits(float x) {
-#ifndef FLOWK_SIMT
-  if constexpr (std::is_same_v<To, uint8_t>) {
-    // One instruction that clamps and makes NaN 0; the compiler would convert to 32 bits and clamp that.
-    uint32_t bits;
-    asm("cvt.rzi.u8.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits;
-  }
-#endif
-  // Without a branch: the instruction clamps to 32 bits and makes NaN 0.
   if constexpr (std::is_same_v<To, bool>)
     return x != 0;
   else if constexpr (std::is_signed_v<To>)
     return static_cast<uint32_t>(max(min(__float2int_rz(x), int32_t{largest_of<To>}), int32_t{smallest_of<To>}));
   else
     return min(__float2uint_rz(x), uint32_t{largest_of<To>});
+}
+
+// Two integers by the same rules: of 8 bits in the low half of a word, and the low half of `upper` in the high one, or
+// of 16 bits in both halves. One instruction clamps and packs; with 8 bits the compiler makes it convert too.
+template <class To>
+__device__ __forceinline__ uint32_t to_bits(float low, float high, uint32_t upper = 0) {
+#ifdef FLOWK_SIMT
+  if constexpr (sizeof(To) == 2) return (to_bits<To>(low) & 0xffff) | to_bits<To>(high) << 16;
+  return (to_bits<To>(low) & 0xff) | (to_bits<To>(high) & 0xff) << 8 | upper << 16;
+#else
+  const int32_t first = __float2int_rz(low), second = __float2int_rz(high);
+  uint32_t word;
+  if constexpr (std::is_same_v<To, uint8_t>)
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(second), "r"(first), "r"(upper));
+  else if constexpr (std::is_same_v<To, int8_t>)
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(second), "r"(first), "r"(upper));
+  else if constexpr (std::is_same_v<To, uint16_t>)
+    asm("cvt.pack.sat.u16.s32 %0, %1, %2;" : "=r"(word) : "r"(second), "r"(first));
+  else
+    asm("cvt.pack.sat.s16.s32 %0, %1, %2;" : "=r"(word) : "r"(second), "r"(first));
+  return word;
+#endif
 }
 
 // `x` as a To:

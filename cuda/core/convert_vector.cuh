@@ -10,22 +10,22 @@
 namespace flowk::core {
 
 // Calls body(std::type_identity<T>()) with the type that `dtype` names, which has kBytes bytes. Integers of 32 bits are
-// computed in double only.
+// computed in double only. The most frequent type is found first: the compiler makes a table of jumps of a switch.
 template <int kBytes, class Compute, class Body>
 __device__ __forceinline__ void visit_type(int32_t dtype, const Body& body) {
   if constexpr (kBytes == 1) {
+    if (dtype == FLOWK_UINT8) return body(std::type_identity<uint8_t>());
     switch (dtype) {
       case FLOWK_INT8: return body(std::type_identity<int8_t>());
-      case FLOWK_UINT8: return body(std::type_identity<uint8_t>());
       case FLOWK_FLOAT8_E4M3: return body(std::type_identity<Float8E4M3>());
       case FLOWK_FLOAT8_E5M2: return body(std::type_identity<Float8E5M2>());
     }
     body(std::type_identity<bool>());
   } else if constexpr (kBytes == 2) {
+    if (dtype == FLOWK_FLOAT16) return body(std::type_identity<Float16>());
     switch (dtype) {
       case FLOWK_INT16: return body(std::type_identity<int16_t>());
       case FLOWK_UINT16: return body(std::type_identity<uint16_t>());
-      case FLOWK_FLOAT16: return body(std::type_identity<Float16>());
     }
     body(std::type_identity<BFloat16>());
   } else if constexpr (kBytes == 4) {
@@ -66,8 +66,10 @@ __device__ __forceinline__ uint32_t as_bool(uint32_t x) {
 #endif
 }
 
-template <class T, class Compute, int kN>
-__device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compute (&values)[kN]) {
+// Raw: elements as they are in memory, or in the low bits of words, with zeros above.
+template <class T, class Compute, int kN, class Raw>
+__device__ __forceinline__ void widen_as(const Raw (&raw)[kN], Compute (&values)[kN]) {
+  constexpr bool is_short = is_short_integer<T> && std::is_same_v<Compute, float>;
   if constexpr (is_float8<T> && kN % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; i += 2) {
@@ -75,13 +77,16 @@ __device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compu
       values[i] = pair.x;
       values[i + 1] = pair.y;
     }
-  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) == 1 &&
-                       std::is_same_v<Compute, int32_t> && kN % 4 == 0) {
+  } else if constexpr (is_short_integer<T> && sizeof(Raw) == 1 && (is_short || std::is_same_v<Compute, int32_t>) &&
+                       kN % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
       uint32_t word;
       __builtin_memcpy(&word, raw + i / 4 * 4, sizeof(word));
-      values[i] = byte_of<T>(word, i % 4);
+      if constexpr (is_short)
+        values[i] = from_integer(byte_of<T>(word, i % 4));
+      else
+        values[i] = byte_of<T>(word, i % 4);
     }
   } else {
 #pragma unroll
@@ -91,15 +96,18 @@ __device__ __forceinline__ void widen_as(const Pack<sizeof(T)> (&raw)[kN], Compu
       } else {
         T element;
         __builtin_memcpy(static_cast<void*>(&element), &raw[i], sizeof(T));
-        values[i] = static_cast<Compute>(widen(element));
+        if constexpr (is_short)
+          values[i] = from_integer(element);
+        else
+          values[i] = static_cast<Compute>(widen(element));
       }
     }
   }
 }
 
 // Elements of `dtype`, of kBytes bytes each, as values of a type that holds them all: exact.
-template <int kBytes, class Compute, int kN>
-__device__ __forceinline__ void widen_elements(int32_t dtype, const Pack<kBytes> (&raw)[kN], Compute (&values)[kN]) {
+template <int kBytes, class Compute, int kN, class Raw>
+__device__ __forceinline__ void widen_elements(int32_t dtype, const Raw (&raw)[kN], Compute (&values)[kN]) {
   visit_type<kBytes, Compute>(dtype, [&](auto type) { widen_as<typename decltype(type)::type>(raw, values); });
 }
 
@@ -139,6 +147,7 @@ __device__ __forceinline__ void pack_elements(Pack<kBytes> (&raw)[kN], const Bit
 template <class T, class Compute, int kN>
 __device__ __forceinline__ void narrow_as(const Compute (&values)[kN], Pack<sizeof(T)> (&raw)[kN]) {
   constexpr bool is_short_float = is_float8<T> || is_float16<T>;
+  constexpr int per_word = sizeof(T) == 1 ? 4 : 2;
   if constexpr (is_short_float && std::is_same_v<Compute, double>) {
     float odd[kN];
 #pragma unroll
@@ -159,6 +168,13 @@ __device__ __forceinline__ void narrow_as(const Compute (&values)[kN], Pack<size
     }
   } else if constexpr (std::is_same_v<T, bool> && std::is_integral_v<Compute> && sizeof(Compute) == 4) {
     pack_elements<1>(raw, [&](int i) { return as_bool(static_cast<uint32_t>(values[i])); });
+  } else if constexpr (is_short_integer<T> && std::is_same_v<Compute, float> && kN % per_word == 0) {
+#pragma unroll
+    for (int i = 0; i < kN; i += per_word) {
+      const uint32_t last = to_bits<T>(values[i + per_word - 2], values[i + per_word - 1]);
+      const uint32_t word = sizeof(T) == 1 ? to_bits<T>(values[i], values[i + 1], last) : last;
+      __builtin_memcpy(raw + i, &word, sizeof(word));
+    }
   } else if constexpr (std::is_integral_v<T> && sizeof(T) <= 2 && std::is_same_v<Compute, float>) {
     pack_elements<sizeof(T)>(raw, [&](int i) { return to_bits<T>(values[i]); });
   } else {
@@ -185,8 +201,8 @@ __device__ __forceinline__ void narrow_elements(int32_t dtype, bool wraps, const
 }
 
 // dst[i] = conversion of src[i].
-template <int kSrcBytes, int kDstBytes, class Compute, int kN>
-__device__ __forceinline__ void convert_elements(const Conversion& conversion, const Pack<kSrcBytes> (&src)[kN],
+template <int kSrcBytes, int kDstBytes, class Compute, int kN, class Raw>
+__device__ __forceinline__ void convert_elements(const Conversion& conversion, const Raw (&src)[kN],
                                                  Pack<kDstBytes> (&dst)[kN]) {
   Compute values[kN];
   widen_elements<kSrcBytes>(conversion.src_dtype, src, values);

@@ -53,19 +53,13 @@ std::optional<Status> run_own(const PermutePlan& plan, flowk_stream stream) {
   if (const auto* tile = std::get_if<GeneralTile>(&mechanism)) return run(general_tile<Elements, true>, *tile);
   if constexpr (kSrcBytes != kDstBytes) {
     const auto* rows = std::get_if<CopyRows>(&mechanism);
-    if (rows != nullptr && !rows->params.wide_index) return run(copy_rows<Elements, any_narrow_rank>, *rows);
-    constexpr bool counts_channels = kSrcBytes * kDstBytes == 2;
-    constexpr int three = counts_channels ? 3 : any_channels, four = counts_channels ? 4 : any_channels;
+    if (rows != nullptr && converts_rows(kSrcBytes, kDstBytes, false, rows->params.wide_index))
+      return run(copy_rows<Elements, any_narrow_rank>, *rows);
     if (const auto* planes = std::get_if<Channels>(&mechanism)) {
-      const bool has_three = planes->params.num_channels == 3;
       if constexpr (converts_channels(kSrcBytes, kDstBytes, false))
-        if (planes->interleaves)
-          return has_three ? run(channels<Elements, true, three>, *planes)
-                           : run(channels<Elements, true, four>, *planes);
+        if (planes->interleaves) return run(channels<Elements, true>, *planes);
       if constexpr (converts_channels(kDstBytes, kSrcBytes, false))
-        if (!planes->interleaves)
-          return has_three ? run(channels<Elements, false, three>, *planes)
-                           : run(channels<Elements, false, four>, *planes);
+        if (!planes->interleaves) return run(channels<Elements, false>, *planes);
     }
   }
   return std::nullopt;

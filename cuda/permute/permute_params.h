@@ -360,4 +360,11 @@ FLOWK_HOST_DEVICE constexpr int convert_pack_elements(int src_bytes, int dst_byt
   return by_wider > by_narrower ? by_wider : by_narrower;
 }
 
+// Does a conversion between elements of these sizes have a copy_rows() of its own? A thread of it takes two packs, one
+// block's threads apart: it loads both before it waits for the first.
+FLOWK_HOST_DEVICE constexpr bool converts_rows(int src_bytes, int dst_bytes, bool in_double, bool wide_index) {
+  return !in_double && !wide_index && src_bytes != dst_bytes;
+}
+constexpr int converted_packs_per_thread = 2;
+
 }  // namespace flowk::permute

@@ -69,8 +69,7 @@ struct Run {
   }
 
   Status operator()(const Channels& plan) const {
-    return plan.interleaves ? run(channels<Moved<Bytes>, true, any_channels>, plan)
-                            : run(channels<Moved<Bytes>, false, any_channels>, plan);
+    return plan.interleaves ? run(channels<Moved<Bytes>, true>, plan) : run(channels<Moved<Bytes>, false>, plan);
   }
 };
 

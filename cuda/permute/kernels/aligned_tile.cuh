@@ -84,11 +84,14 @@ __device__ __forceinline__ void store_words(const AlignedTileParams& params,
                                             unsigned char* row, int32_t in_row) {
 #pragma unroll 1
   for (int i = 0; i < 1 << log2_rows_of_word(kSrcBytes); ++i) {
-    const Vector<kDstBytes> out = elements.make_vector(words);
-    if constexpr (kSrcBytes < 4) {
+    Element<kSrcBytes> src[vector_bytes / kDstBytes];
 #pragma unroll
-      for (uint32_t& word : words) word >>= 8 * kSrcBytes;
+    for (int k = 0; k < vector_bytes / kDstBytes; ++k) {
+      src[k] = words[k];
+      if constexpr (kSrcBytes == 1) src[k] = __byte_perm(words[k], 0, 0x4440 + static_cast<uint32_t>(i));
+      if constexpr (kSrcBytes == 2) words[k] >>= 16;
     }
+    const Vector<kDstBytes> out = elements.make_vector(src);
     if (is_in_span(params.store, row, in_row)) *reinterpret_cast<uint4*>(row + in_row) = out.whole;
     row += params.dst_row_step;
   }

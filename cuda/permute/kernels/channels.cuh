@@ -15,8 +15,6 @@
 
 namespace flowk::permute {
 
-constexpr int any_channels = 0;
-
 // Where a thread's tile stands.
 struct ChannelTile {
   const unsigned char* src;
@@ -68,7 +66,16 @@ union ThreadPixels {
   static constexpr int pack_bytes = num_bytes % 16 == 0 ? 16 : num_bytes % 8 == 0 ? 8 : 4;
   static constexpr int num_packs = num_bytes / pack_bytes;
   Pack<pack_bytes> packs[num_packs];
+  uint32_t words[num_bytes / 4];
   Pack<kPixelBytes> elements[num_pixels * kChannels];
+
+  // Bytes by the instruction that extends them too; the compiler would take two.
+  __device__ __forceinline__ Element<kPixelBytes> element(int i) const {
+    if constexpr (kPixelBytes == 1)
+      return __byte_perm(words[i / 4], 0, 0x4440 + static_cast<uint32_t>(i) % 4);
+    else
+      return elements[i];
+  }
 };
 
 // The address of vector `shared_index`. Eight threads move 16 bytes each at once: neighbouring vectors when they copy,
@@ -150,21 +157,23 @@ __device__ __forceinline__ void deinterleave(const ChannelParams& params, const 
   unsigned char* dst = tile.dst + tile.thread * int64_t{vector_bytes};
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) {
-    Pack<Elements::src_bytes> plane[Pixels::num_pixels];
-#pragma unroll
-    for (int n = 0; n < Pixels::num_pixels; ++n) plane[n] = pixels.elements[n * kChannels + c];
     Vector<Elements::dst_bytes> out;
-    elements.convert(plane, out.elements);
+    if constexpr (is_moved<Elements>) {
+#pragma unroll
+      for (int n = 0; n < Pixels::num_pixels; ++n) out.elements[n] = pixels.elements[n * kChannels + c];
+    } else {
+      Element<Elements::src_bytes> plane[Pixels::num_pixels];
+#pragma unroll
+      for (int n = 0; n < Pixels::num_pixels; ++n) plane[n] = pixels.element(n * kChannels + c);
+      out = elements.make_vector(plane);
+    }
     *reinterpret_cast<uint4*>(dst + c * params.plane_stride) = out.whole;
   }
 }
 
 // kInterleave:  dst[b, n, c] = src[b, c, n]     src is (batch..., channels, pixels), dst (batch..., pixels, channels)
 // otherwise:    dst[b, c, n] = src[b, n, c]     src is (batch..., pixels, channels), dst (batch..., channels, pixels)
-//
-// kChannels is 3, 4, or any_channels if a block decides: a conversion of 4 channels takes up to a third more
-// registers than one of 3, so fewer blocks of a kernel for both fit an SM.
-template <class Elements, bool kInterleave, int kChannels>
+template <class Elements, bool kInterleave>
 __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channel_threads, is_moved<Elements> ? 12 : 0))
     channels(const __grid_constant__ GridConstant<ChannelParams> params,
              const __grid_constant__ GridConstant<Elements> elements) {
@@ -176,7 +185,6 @@ __global__ void __launch_bounds__(max_channel_threads, fitting_blocks(max_channe
     else
       deinterleave<count>(params, tile, elements);
   };
-  if constexpr (kChannels != any_channels) return move(std::integral_constant<int, kChannels>());
   if constexpr (is_moved<Elements>) {
     if (params.num_channels == 2) return move(std::integral_constant<int, 2>());
   }

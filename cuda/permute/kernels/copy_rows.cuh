@@ -55,8 +55,15 @@ __device__ __forceinline__ ItemOffsets locate_item(const CopyParams& params, con
   return at;
 }
 
+template <class Elements>
+constexpr int items_per_thread = 1;  // a block's threads apart
+template <int kSrcBytes, int kDstBytes, class Compute>
+constexpr int items_per_thread<Converted<kSrcBytes, kDstBytes, Compute>> = converted_packs_per_thread;
+
+// The first item of a thread.
+template <int kItemsPerThread>
 __device__ __forceinline__ int64_t linear_item(const PairBlock& pair) {
-  return static_cast<int64_t>(pair.block) * copy_threads + threadIdx.x;
+  return static_cast<int64_t>(pair.block) * (copy_threads * kItemsPerThread) + threadIdx.x;
 }
 
 // Neighbouring elements, moved in as few accesses as their bytes allow.
@@ -79,69 +86,97 @@ __device__ __forceinline__ void copy_item(const CopyParams& params, const PairBl
       *reinterpret_cast<const Pack<Bytes>*>(params.src + at.src_offset + in_row);
 }
 
-// Converted elements at any alignment: one pack per thread, of 16 bytes of the wider type and at least 4 of the
-// narrower. Packs start on multiples of their bytes in dst. A whole pack is read at once if src is aligned too.
-// Otherwise, and at the ends of a row, it is read by elements.
-template <int kSrcBytes, int kDstBytes, class Compute>
-__device__ __forceinline__ void convert_pack(const CopyParams& params, const ItemOffsets& at,
-                                             const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
-  constexpr int pack = convert_pack_elements(kSrcBytes, kDstBytes);
+// A pack of converted elements at any alignment: 16 bytes of the wider type and at least 4 of the narrower. Packs start
+// on multiples of their bytes in dst. A whole pack is read at once if src is aligned too. Otherwise, and at the ends of
+// a row, it is read by elements.
+template <int kSrcBytes, int kDstBytes>
+struct ConvertedPack {
+  static constexpr int pack = convert_pack_elements(kSrcBytes, kDstBytes);
   using Source = ElementPack<kSrcBytes, pack>;
   using Destination = ElementPack<kDstBytes, pack>;
-  unsigned char* dst = params.dst + at.dst_offset;
-  const int before_row =
-      static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(dst)) % (pack * kDstBytes)) / kDstBytes;
-  const int64_t in_row = at.item * pack - before_row;
-  const int first = in_row < 0 ? static_cast<int>(-in_row) : 0;
-  const int64_t remaining = params.row_bytes / kDstBytes - in_row;
-  const int last = remaining < pack ? static_cast<int>(remaining) : pack;
-  if (first >= last) return;
-  const bool is_whole = first == 0 && last == pack;
-  const unsigned char* src = params.src + at.src_offset + in_row * kSrcBytes;
-  dst += in_row * kDstBytes;
-  wait_on_dependent_grids();
+  const unsigned char* src;
+  unsigned char* dst;
+  int first, last;  // the elements that are in the row
   Source in;
-  if (is_whole && reinterpret_cast<uintptr_t>(src) % Source::pack_bytes == 0) {
+
+  __device__ __forceinline__ void locate(const CopyParams& params, const ItemOffsets& at) {
+    dst = params.dst + at.dst_offset;
+    const int before_row =
+        static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(dst)) % (pack * kDstBytes)) / kDstBytes;
+    const int64_t in_row = at.item * pack - before_row;
+    const int64_t remaining = params.row_bytes / kDstBytes - in_row;
+    first = in_row < 0 ? static_cast<int>(-in_row) : 0;
+    last = remaining < pack ? static_cast<int>(remaining) : pack;
+    src = params.src + at.src_offset + in_row * kSrcBytes;
+    dst += in_row * kDstBytes;
+  }
+  __device__ __forceinline__ bool is_whole() const { return first == 0 && last == pack; }
+  __device__ __forceinline__ void load() {
+    if (is_whole() && reinterpret_cast<uintptr_t>(src) % Source::pack_bytes == 0) {
 #pragma unroll
-    for (int i = 0; i < Source::num_packs; ++i) in.packs[i] = reinterpret_cast<const Pack<Source::pack_bytes>*>(src)[i];
-  } else {
+      for (int i = 0; i < Source::num_packs; ++i)
+        in.packs[i] = reinterpret_cast<const Pack<Source::pack_bytes>*>(src)[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < pack; ++i)
+        in.elements[i] = i >= first && i < last ? reinterpret_cast<const Pack<kSrcBytes>*>(src)[i] : Pack<kSrcBytes>{};
+    }
+  }
+  template <class Elements>
+  __device__ __forceinline__ void store(const Elements& elements) const {
+    Destination out;
+    elements.convert(in.elements, out.elements);
+    if (is_whole()) {
+#pragma unroll
+      for (int i = 0; i < Destination::num_packs; ++i)
+        reinterpret_cast<Pack<Destination::pack_bytes>*>(dst)[i] = out.packs[i];
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < pack; ++i)
-      in.elements[i] = i >= first && i < last ? reinterpret_cast<const Pack<kSrcBytes>*>(src)[i] : Pack<kSrcBytes>{};
+      if (i >= first && i < last) reinterpret_cast<Pack<kDstBytes>*>(dst)[i] = out.elements[i];
   }
-  Destination out;
-  elements.convert(in.elements, out.elements);
-  if (is_whole) {
-#pragma unroll
-    for (int i = 0; i < Destination::num_packs; ++i)
-      reinterpret_cast<Pack<Destination::pack_bytes>*>(dst)[i] = out.packs[i];
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < pack; ++i)
-    if (i >= first && i < last) reinterpret_cast<Pack<kDstBytes>*>(dst)[i] = out.elements[i];
-}
+};
+
 template <int kRank, int kSrcBytes, int kDstBytes, class Compute>
 __device__ __forceinline__ void copy_item(const CopyParams& params, const PairBlock& pair, int64_t linear,
                                           const Converted<kSrcBytes, kDstBytes, Compute>& elements) {
-  convert_pack(params, locate_item<kRank>(params, pair, linear), elements);
+  ConvertedPack<kSrcBytes, kDstBytes> packs[converted_packs_per_thread];
+#pragma unroll
+  for (auto& pack : packs) {
+    pack.locate(params, locate_item<kRank>(params, pair, linear));
+    if (linear >= params.num_items) pack.last = 0;
+    linear += copy_threads;
+  }
+  wait_on_dependent_grids();
+#pragma unroll
+  for (auto& pack : packs) pack.load();
+#pragma unroll
+  for (const auto& pack : packs) pack.store(elements);
 }
 template <int kRank>
 __device__ __forceinline__ void copy_item(const CopyParams& params, const PairBlock& pair, int64_t linear,
                                           const AnyConverted& elements) {
   const ItemOffsets at = locate_item<kRank>(params, pair, linear);
-  elements.visit([&](const auto& converted) { convert_pack(params, at, converted); });
+  wait_on_dependent_grids();
+  elements.visit(
+      [&]<int kSrcBytes, int kDstBytes, class Compute>(const Converted<kSrcBytes, kDstBytes, Compute>& converted) {
+        ConvertedPack<kSrcBytes, kDstBytes> pack;
+        pack.locate(params, at);
+        pack.load();
+        pack.store(converted);
+      });
 }
 
 // dst[r, u] = src[r, u]: src and dst (rows, items per row), in dst order. An item is 16 aligned bytes; or, converted, a
-// pack of elements at any alignment. A block takes 256 neighbouring items.
+// pack of elements at any alignment. A block takes neighbouring items.
 template <class Elements, int kRank>
 __global__ void __launch_bounds__(copy_threads) copy_rows(const __grid_constant__ GridConstant<CopyParams> params,
                                                           const __grid_constant__ GridConstant<Elements> elements) {
   launch_dependent_grids();
   PairBlock pair;
   if constexpr (kRank < 0) pair = PairBlock(params);
-  const int64_t linear = linear_item(pair);
+  const int64_t linear = linear_item<items_per_thread<Elements>>(pair);
   if (linear < params.num_items) copy_item<kRank>(params, pair, linear, elements);
 }
 
@@ -153,7 +188,7 @@ __global__ void __launch_bounds__(copy_threads, fitting_blocks(copy_threads, cop
     copy_shifted_rows(const __grid_constant__ GridConstant<CopyParams> params) {
   launch_dependent_grids();
   const PairBlock pair(params);
-  const int64_t linear = linear_item(pair);
+  const int64_t linear = linear_item<1>(pair);
   if (linear >= params.num_items) return;
   const ItemOffsets at = locate_item<any_rank>(params, pair, linear);
   unsigned char* dst_row = params.dst + at.dst_offset;

@@ -75,8 +75,8 @@ struct Converted {
   static constexpr int dst_bytes = kDstBytes;
   Conversion conversion;
 
-  template <int kN>
-  __device__ __forceinline__ void convert(const Pack<kSrcBytes> (&src)[kN], Pack<kDstBytes> (&dst)[kN]) const {
+  template <int kN, class Raw>
+  __device__ __forceinline__ void convert(const Raw (&src)[kN], Pack<kDstBytes> (&dst)[kN]) const {
     convert_elements<kSrcBytes, kDstBytes, Compute, kN>(conversion, src, dst);
   }
 
@@ -89,17 +89,17 @@ struct Converted {
     Vector<kDstBytes> vector;
 #pragma unroll
     for (int begin = 0; begin < num_elements; begin += at_once) {
-      Pack<kSrcBytes> in[at_once];
+      Element<kSrcBytes> in[at_once];
       Pack<kDstBytes> out[at_once];
 #pragma unroll
-      for (int i = 0; i < at_once; ++i) in[i] = static_cast<Pack<kSrcBytes>>(src[begin + i]);
+      for (int i = 0; i < at_once; ++i) in[i] = src[begin + i];
       convert(in, out);
       __builtin_memcpy(vector.words + begin * kDstBytes / 4, out, sizeof(out));  // by words: they are packed already
     }
     return vector;
   }
   __device__ __forceinline__ Pack<kDstBytes> make_element(const Element<kSrcBytes>& src) const {
-    const Pack<kSrcBytes> in[1] = {static_cast<Pack<kSrcBytes>>(src)};
+    const Element<kSrcBytes> in[1] = {src};
     Pack<kDstBytes> out[1];
     convert(in, out);
     return out[0];

@@ -38,7 +38,10 @@ Mechanism& set_rows(const PermuteProblem& problem, const Device& device, int64_t
   copy.row_items = {Divider(static_cast<uint32_t>(items_per_row)), items_per_row};
   copy.wide_index = copy.num_items >= (int64_t{1} << 31);
   set_units(problem, plan);
-  plan->launch = {ceil_div(copy.num_items, copy_threads), copy_threads, 0};
+  const bool takes_packs = problem.is_converted() && converts_rows(problem.unit_bytes, problem.dst_unit_bytes,
+                                                                   problem.in_double(), copy.wide_index);
+  const int items_per_thread = takes_packs ? converted_packs_per_thread : 1;
+  plan->launch = {ceil_div(copy.num_items, copy_threads * items_per_thread), copy_threads, 0};
   plan->launch.uses_pdl = device.runs_pdl();
   return rows;
 }

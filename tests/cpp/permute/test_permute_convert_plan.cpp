@@ -94,7 +94,9 @@ void check_launch(const PermuteCase& row, const TypePair& types, const Device& d
   CHECK(launch.shared_bytes >= 0 && launch.shared_bytes <= device.shared_bytes_per_block);
   CHECK(launch.uses_pdl == device.runs_pdl());
   if (const CopyParams* rows = plan.copy()) {
-    CHECK(launch.num_blocks == (rows->num_items + launch.num_threads - 1) / launch.num_threads);
+    const bool takes_packs = converts_rows(src_bytes, dst_bytes, plan.conversion->in_double, rows->wide_index);
+    const int items_per_block = launch.num_threads * (takes_packs ? flowk::permute::converted_packs_per_thread : 1);
+    CHECK(launch.num_blocks == (rows->num_items + items_per_block - 1) / items_per_block);
     CHECK(rows->wide_index == (rows->num_items >= int64_t{1} << 31));
     CHECK(rows->num_items * convert_pack_elements(src_bytes, dst_bytes) >= num_elements);
   } else if (const auto* planes = std::get_if<Channels>(&plan.mechanism)) {
