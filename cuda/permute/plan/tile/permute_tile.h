@@ -84,7 +84,7 @@ struct Tile {
   int32_t batch = 1;
   int64_t elements = 1;
   int64_t shared_bytes = 0;      // estimated
-  int32_t min_shared_bytes = 0;  // of a block of aligned_tile
+  int32_t min_shared_bytes = 0;  // of a block
   int64_t halo = 0;
   int64_t min_bytes = 0;      // a smaller tile takes further dimensions as rows of src and of dst
   bool aligned = false;       // aligned_tile, unless it takes further dimensions

@@ -74,14 +74,18 @@ float choose_halo(const PermuteProblem& problem, Tile* tile) {
   return 1 + extra;
 }
 
-// The shared memory that a block asks for so that fewer tiles are resident on a multiprocessor: with several waves, too
-// many resident tiles are slower.
+// The shared memory that a block asks for so that no more than `resident` blocks are resident on a multiprocessor.
+int32_t shared_bytes_that_admit(const Device& device, int64_t resident) {
+  const int64_t that_fit_once_more = device.shared_bytes_per_multiprocessor / (resident + 1) - reserved_shared_bytes;
+  return static_cast<int32_t>(that_fit_once_more / line_bytes * line_bytes + line_bytes);
+}
+
+// The shared memory that a block asks for so that fewer tiles are resident: with several waves, too many are slower.
 int32_t min_shared_bytes(const Device& device, float num_tiles, int64_t tile_bytes, bool has_plain_rows) {
   const int64_t resident = has_plain_rows ? ceil_div(aligned_tile_bytes_in_flight, tile_bytes) : max_resident_tiles - 1;
   if (resident >= max_resident_tiles) return 0;
   if (num_tiles < several_waves * static_cast<float>(device.num_multiprocessors * resident)) return 0;
-  const int64_t that_fit_once_more = device.shared_bytes_per_multiprocessor / (resident + 1) - reserved_shared_bytes;
-  return static_cast<int32_t>(that_fit_once_more / line_bytes * line_bytes + line_bytes);
+  return shared_bytes_that_admit(device, resident);
 }
 
 // The start of a block, and the passes of its threads over loads, table and stores, by their cost.
@@ -210,6 +214,9 @@ void estimate_tile(const TileSearch& search, const AllTileCosts& all_costs, Tile
   const bool has_plain_rows = src.num_dims() == 1 && dst.num_dims() == 1 && tile->halo == 0;
   if (tile->aligned && tile_kb > 12 && !converts_bytes(problem))
     tile->min_shared_bytes = min_shared_bytes(device, num_tiles, tile_bytes, has_plain_rows);
+  // A general_tile that converts has registers for 8 blocks, and is slower with more than 6.
+  if (!tile->aligned && problem.is_converted())
+    tile->min_shared_bytes = shared_bytes_that_admit(device, max_resident_tiles);
 }
 
 }  // namespace flowk::permute

@@ -291,6 +291,7 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
   plan->launch.num_threads = general_tile_threads(layout, params);
   add_row_table(&plan->launch, &params);
+  plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, layout.tile.min_shared_bytes);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }
 
