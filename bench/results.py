@@ -50,10 +50,13 @@ TABLE = (
     Line("permute, practice: attention, images, patches, odd shapes", "permute", ("practice",)),
     Line("permute, 100 random cases of ranks 2 to 7, all element sizes", "permute", ("random:7:100",)),
     Line("permute with conversion", "permute", ("convert",)),
+    Line("images between bytes and floats, NHWC and NCHW, 1 to 96 channels", "permute", ("images:7",)),
     Line("permute of strided views", "permute", ("views",)),
     Line("elementwise, every type, 256 MB", "elementwise", ("types",)),
     Line("elementwise with broadcasting", "elementwise", ("broadcast",)),
     Line("elementwise with a transposed operand", "elementwise", ("transposed",)),
+    Line("elementwise on halves of rows", "elementwise", ("slices:7",)),
+    Line("elementwise with a row bias or a factor per row, any width", "elementwise", ("widths:7",)),
     Line("PReLU", "prelu", ("nchw", "nhwc"), "forward"),
     Line("PReLU gradients, NCHW", "prelu", ("nchw",), "backward"),
     Line("softmax without a mask", "softmax", ("plain",)),
@@ -61,6 +64,26 @@ TABLE = (
     Line("softmax with lengths", "softmax", ("lengths",)),
     Line("softmax gradient", "softmax", ("backward", "backward:bf16")),
     Line("softmax, 80 random cases: masks, types, 16 to 2^18 columns", "softmax", ("random:7:80",)),
+    Line("softmax, TritonBench's widths of 256 to 12,672", "softmax", ("tritonbench",)),
+    *(
+        Line(f"softmax of 64 to 128,256 columns, {text}", "softmax", ("widths:7",), kind)
+        for text, kind in (("no mask", "plain"), ("dense mask", "dense"), ("bias", "bias"))
+    ),
+    *(
+        Line(f"softmax of attention, {text}", "softmax", ("attention:7",), kind)
+        for text, kind in (
+            ("causal", "causal"),
+            ("lengths", "batch_lengths"),
+            ("a mask of each query", "dense"),
+            ("a mask of keys", "key_mask"),
+            ("a bias per head", "head_bias"),
+            ("a bias of keys", "key_bias"),
+            ("causal, gradient", "causal_backward"),
+            ("lengths, gradient", "batch_lengths_backward"),
+        )
+    ),
+    Line("softmax over 3 to 1024 channels", "softmax", ("channels",), "channels"),
+    Line("softmax over channels, gradient", "softmax", ("channels",), "channels_backward"),
     Line("cross-entropy of vocabularies, bfloat16", "cross_entropy", ("vocabularies",), "forward"),
     Line("cross-entropy gradient, bfloat16", "cross_entropy", ("vocabularies",), "backward"),
 )
@@ -73,6 +96,8 @@ TASKS = (
     Line("softmax with a dense mask", "softmax", ("dense",)),
     Line("softmax with a length per row", "softmax", ("lengths",)),
     Line("softmax without a mask", "softmax", ("plain",)),
+    Line("softmax of attention, 64 to 4096 queries and keys, every mask and bias", "softmax", ("attention:7",)),
+    Line("softmax over channels, and its gradient", "softmax", ("channels",)),
     Line("the gradient of a softmax", "softmax", ("backward", "backward:bf16")),
     Line("cross-entropy of a vocabulary", "cross_entropy", ("vocabularies",), "forward"),
     Line("PReLU", "prelu", ("nchw", "nhwc"), "forward"),
@@ -88,7 +113,6 @@ CHOSEN = (
     "permute, practice: attention, images, patches, odd shapes",
     "softmax with a dense mask",
     "softmax gradient",
-    "PReLU gradients, NCHW",
     "elementwise, every type, 256 MB",
 )
 
@@ -218,7 +242,8 @@ def _results_lines(run: dict[str, Any]) -> Iterator[str]:
         "A figure is the time of a plain copy of the same bytes, the faster of `cudaMemcpyAsync` and flowk's own,",
         "divided by the contender's time: higher is better. Results are checked before they are timed; contenders run",
         "in turn, in CUDA graphs, on buffers past the L2; times are medians. `python -m pyflowk bench --set results",
-        "--compare bench/results/rows.json` compares a run with this one.",
+        "--compare bench/results/rows.json` compares a run with this one. A later run's cases replace those of an",
+        "earlier one; the date and the clocks are the last run's.",
         "",
         "## Summary",
         "",

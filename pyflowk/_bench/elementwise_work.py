@@ -22,6 +22,7 @@ from .work import Work, by
 
 RESULT_SETS = {
     "anchors": "torch", "types": "torch,compile", "casts": "torch", "broadcast": "torch", "transposed": "torch",
+    "slices:7": "torch", "widths:7": "torch",
 }  # fmt: skip
 MB = 1 << 20
 _BY_NAME: dict[str, UnaryOp | BinaryOp | TernaryOp] = {op.name.lower(): op for op in OPERATIONS}

@@ -23,7 +23,7 @@ from .work import Work, by, geometry, permute_arguments
 _LIBRARIES = "torch,cupy,cutensor"
 RESULT_SETS = {
     "practice": _LIBRARIES, "ttc-f64": _LIBRARIES, "ttc-f32": _LIBRARIES, "ttc-f16": _LIBRARIES,
-    "random:7:100": _LIBRARIES, "convert": "torch", "views": "torch",
+    "random:7:100": _LIBRARIES, "convert": "torch", "images:7": "torch", "views": "torch,cutensor",
 }  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 COLUMNS = ("name", "shape", "axes", "kind")  # of a row of permute_workload.json; its sets with more of them:

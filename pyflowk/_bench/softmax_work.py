@@ -23,7 +23,8 @@ from .work import Work, by
 
 RESULT_SETS = {
     "plain": "torch,quack", "dense": "torch,compile", "lengths": "torch", "backward": "torch,quack",
-    "backward:bf16": "torch,quack", "random:7:80": "torch",
+    "backward:bf16": "torch,quack", "random:7:80": "torch", "attention:7": "torch", "widths:7": "torch",
+    "tritonbench": "torch", "channels": "torch",
 }  # fmt: skip
 SCALE = 0.125
 SAMPLED_ELEMENTS, SAMPLED_ROWS, RIVAL_ROWS = 1 << 21, 512, 64  # of a result that is checked

@@ -32,7 +32,7 @@ def _row(draw: random.Random, set_name: str, op: str, case: dict[str, Any], riva
     rounds |= {name: [copy / draw.uniform(0.6, 1.2) / SPEEDS[name]] for name in rivals if draw.random() < 0.9}
     kinds = case.get("kinds", case.get("types", case.get("kind", "")))
     row = {
-        "op": op, "set": set_name, "kind": case.get("direction") or case.get("name") or case["kind"],
+        "op": op, "set": set_name, "kind": case.get("direction") or case.get("name") or case.get("kind") or case["op"],
         "types": ",".join(kinds) if isinstance(kinds, list) else kinds, "shape": "x".join(map(str, case["shape"])),
         "note": " ".join(map(str, case.get("axes", ()))), "part": "", "right": True, "read_bytes": num_bytes,
         "written_bytes": num_bytes, "touched_bytes": 768 << 20, "plan": "invented_kernel: a reason", "skipped": {},
