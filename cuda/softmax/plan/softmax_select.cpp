@@ -30,8 +30,12 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
 
 // Is framed_rows the fastest, forward, for rows under an interval that rows_in_lanes does not take?
 bool prefers_framed_softmax(const SoftmaxCall& call) {
-  return !call.request.backward && call.request.columns >= framed_softmax_min_columns &&
-         call.row_bytes <= framed_softmax_max_row_bytes;
+  if (call.request.backward || call.request.columns < framed_softmax_min_columns) return false;
+  // A row has at most a warp: a few long rows leave threads of the GPU without work.
+  const bool are_few =
+      call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
+  const bool are_few_and_long = call.in_bytes == 2 && call.row_vectors > 4 * warp_lanes && are_few;
+  return call.row_bytes <= framed_softmax_max_row_bytes && !are_few_and_long;
 }
 
 // And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty.

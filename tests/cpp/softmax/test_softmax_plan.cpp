@@ -223,8 +223,8 @@ TEST(staged_rows_lie_in_units) {
 }
 
 // Of causal rows, with the diagonal at their first column.
-SoftmaxPlan causal_plan_of(flowk_dtype dtype, int64_t columns, bool backward) {
-  SoftmaxRequest request = request_of(dtype, 1 << 16, columns, false, backward);
+SoftmaxPlan causal_plan_of(flowk_dtype dtype, int64_t columns, bool backward, int64_t rows = 1 << 16) {
+  SoftmaxRequest request = request_of(dtype, rows, columns, false, backward);
   request.has_diagonal = true;
   request.diagonal_begin = -(int64_t{1} << 61);
   request.diagonal_end = 1;
@@ -263,6 +263,10 @@ TEST(rows_under_an_interval_lie_in_frames) {
       CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(plan_of_columns(FLOWK_FLOAT16, 77).config.kernel() == SoftmaxKernel::staged_rows);
   CHECK(plan_of_columns(FLOWK_FLOAT16, 8193).config.kernel() == SoftmaxKernel::row_in_registers);
+  // Rows that are too few to give every multiprocessor 32 warps.
+  CHECK(causal_plan_of(FLOWK_FLOAT16, 1500, false, 3200).config.kernel() == SoftmaxKernel::row_in_registers);
+  CHECK(causal_plan_of(FLOWK_FLOAT32, 1500, false, 3200).config.kernel() == SoftmaxKernel::framed_rows);
+  CHECK(causal_plan_of(FLOWK_FLOAT16, 333, false, 1024).config.kernel() == SoftmaxKernel::framed_rows);
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
     for (const int64_t columns : {128, 512})
       CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
