@@ -34,7 +34,7 @@ bool prefers_framed_softmax(const SoftmaxCall& call) {
   // A row has at most a warp: a few long rows leave threads of the GPU without work.
   const bool are_few =
       call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
-  const bool are_few_and_long = call.in_bytes == 2 && call.row_vectors > 4 * warp_lanes && are_few;
+  const bool are_few_and_long = call.in_bytes == 2 && call.row_vectors > 5 * warp_lanes && are_few;
   return call.row_bytes <= framed_softmax_max_row_bytes && !are_few_and_long;
 }
 
