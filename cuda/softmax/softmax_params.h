@@ -229,12 +229,13 @@ struct PersistentRows {
 // strided_rows, if a block holds whole planes: an image is a plane for each column. A folded plane is two planes of an
 // odd number of rows of 16 bits, so that its columns are words.
 struct StridedPlanes {
-  int32_t images = 0;  // per block; 0: blocks do not hold whole planes
   int32_t num_images = 0;
   int32_t image_bytes = 0;
   int32_t column_bytes = 0;  // of a plane
   int32_t plane_rows = 0;    // of a folded plane twice its rows
   bool is_folded = false;
+  int32_t columns = 0;              // per thread, at least
+  int32_t longer_threads = 0;       // the threads of a row that have one column more: the first ones
   Divider units;                    // words of a plane
   Divider lanes;                    // and of a plane of each image of the block
   int32_t second_offset_bytes = 0;  // in shared memory: of y
@@ -243,8 +244,8 @@ struct StridedPlanes {
   friend bool operator==(const StridedPlanes&, const StridedPlanes&) = default;
 };
 
-// Rows whose columns lie apart: a thread has one row, or row_width neighbouring ones. Each of the block's rows has
-// lanes_per_row threads; rows_per_block counts neighbouring rows as one.
+// Rows whose columns lie apart. A thread has row_width neighbouring rows, which it shares with the other threads of
+// lanes_per_row. rows_per_block counts the rows of a thread as one.
 struct StridedRows {
   int32_t row_width = 1;  // 1; 2 of 16 bits; a vector
   int32_t images = 0;     // per block; 0: blocks do not hold whole planes
@@ -253,7 +254,7 @@ struct StridedRows {
   bool has_single_rows = false;    // of two neighbours, the last one of the innermost dimension has none
   bool is_general = false;         // rows that no threads hold, results of another type, 16 bits of unusual scales
   int32_t columns = 0;             // per thread
-  int32_t missing = 0;             // columns of the threads past the row's; with planes, threads with one column more
+  int32_t missing = 0;             // columns that the threads of a row have before its first one
   int32_t lanes_shift = 0;         // log2(rows_per_block)
   int32_t merge_shift = 0;         // log2 of the threads that merge a row's partial results
   int64_t column_strides[2] = {};  // bytes from column to column: of x, or dy and y

@@ -363,8 +363,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       scale = at_least(fabsf(scale * numbers.scale), 0x1p-148f);  // for a scale of 0: -infinity stays what it is
       natural = at_least(fabsf(natural * numbers.scale), 0x1p-148f);
     }
-    // Of float16 a scale per row may be too large for ScoreScale. The reference's product is then 2^20, and that of any
-    // other float16 differs from it by 2^9 or more: its exponential is 0, as it would be without the limit.
+    // With x of float16, a scale of the row may be larger than ScoreScale takes. It is then limited, so that reference
+    // * scale is 2^20. The exponent of any other x is below that of the reference by 2^9 or more, so its exponential is
+    // 0, as it is without the limit.
     constexpr bool limits_scale = has_row_scale && std::is_same_v<T, Float16>;
     if constexpr (limits_scale)
       if (scale > 0x1p100f) scale = 0x1p100f;

@@ -124,8 +124,11 @@ struct RowScore {
   }
   __device__ __forceinline__ A slope_of(const SoftmaxParams& params, A of) const {
     constexpr A largest = static_cast<A>(sizeof(A) == 8 ? 0x1p1000 : 0x1p100);  // 0 stays 0
-    A result = of * params.extras.slope32;
-    if constexpr (sizeof(A) == 8) result = of * (1 / softcap);
+    A result;
+    if constexpr (sizeof(A) == 8)
+      result = of * (1 / softcap);
+    else
+      result = of * params.extras.slope32;
     if (result > largest) result = largest;
     if (result < -largest) result = -largest;
     return result;

@@ -40,9 +40,10 @@ struct ScoreFactor {
   }
 };
 
-// Exponents of scores: score * scale - shift in one fma. The rounding error of `shift` is the same in the whole row and
-// cancels while it is small, and it is rounded down, so that the largest exponent is >= 0; otherwise the largest score
-// is subtracted first. Half of that is finite, as logarithms need it; if all of it overflows, the exponential is 0.
+// Exponents of scores: score * scale - shift in one fma. `shift` is rounded down, so that the largest exponent is >= 0.
+// Its rounding error is the same in the whole row, and cancels while it is small. If it is not, the largest score is
+// subtracted from each score first. That difference may overflow: its exponential is then 0. Logarithms need a finite
+// number, and take half of the difference, which is always finite.
 template <bool kIsLog, class A = float>
 struct ScoreExponents {
   static constexpr bool is_log = kIsLog;

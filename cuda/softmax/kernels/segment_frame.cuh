@@ -71,7 +71,7 @@ struct SegmentFrame {
     end_inner = row.end_vector - half;
     if (lane >= half && row.end_vector - row.first_vector > lanes) held = row.end_vector - lanes + lane;
   }
-  // Loads the held vector, whose address is `from`; the ends of the tensor by elements.
+  // Loads the held vector from the address `from`. At the ends of the tensor it loads the row's elements one by one.
   __device__ __forceinline__ uint4 load(const SegmentRow& row, int columns, const unsigned char* from) const {
     const int first = row.start - held * width, end = first + columns;
     if (row.ends_tensor && (first > 0 || end < width)) return load_elements<T>(from, first, end);

@@ -305,7 +305,7 @@ struct RowOutput {
                                                const ComputeType<T> (&values)[vector_width<T>]) const {
     with_type([&](auto type) { store_values<typename decltype(type)::type>(address, values); });
   }
-  // Stores the results of elements [first, end) of a vector of x. `address` is that of element 0.
+  // Stores elements [first, end) of a vector. `address` is the address of element 0.
   __device__ __forceinline__ void store_columns(unsigned char* address, const ComputeType<T> (&values)[vector_width<T>],
                                                 int first, int end) const {
     with_type([&](auto type) {

@@ -16,9 +16,9 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   constexpr int num_rows = Strided::num_rows, num_inputs = Strided::num_inputs;
   const StridedPlanes& planes = mechanism.planes;
   unsigned char* const memory = &shared<unsigned char>();
-  const int first_image = static_cast<int>(blockIdx.x) * planes.images;
+  const int first_image = static_cast<int>(blockIdx.x) * mechanism.images;
   RowSegment segment = {static_cast<int64_t>(first_image) * planes.image_bytes,
-                        min(planes.images, planes.num_images - first_image), 0, 0, blockIdx.x == gridDim.x - 1};
+                        min(mechanism.images, planes.num_images - first_image), 0, 0, blockIdx.x == gridDim.x - 1};
   segment.shift = static_cast<int>(reinterpret_cast<uintptr_t>(params.x + segment.first_byte)) & (vector_bytes - 1);
   segment.end = segment.shift + segment.num_rows * planes.image_bytes;
   const BulkCopies copies{{reinterpret_cast<uint64_t*>(memory + planes.barrier_offset_bytes)}};
@@ -39,7 +39,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   rest = static_cast<uint32_t>(lane);
   const int unit = static_cast<int>(take_index(&rest, planes.units)), image = static_cast<int>(rest);
   const bool exist = slice < slices && image < segment.num_rows;
-  const int count = exist ? mechanism.columns + (slice < mechanism.missing ? 1 : 0) : 0;
+  const int count = exist ? planes.columns + (slice < planes.longer_threads ? 1 : 0) : 0;
   const int step = slices * planes.column_bytes;
   unsigned char* const base = memory + segment.shift + image * planes.image_bytes +
                               unit * num_rows * static_cast<int>(sizeof(T)) + slice * planes.column_bytes;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
     }
   });
 
-  // The numbers of the thread's rows in the block, and of their partial results among those of the row.
+  // rows[r] is the number of the thread's row r in the block, parts_of[r] that of its partial result in this row.
   int rows[num_rows], parts_of[num_rows];
 #pragma unroll
   for (int r = 0; r < num_rows; ++r) {
@@ -100,8 +100,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   }
   const int num_parts = planes.is_folded ? 2 * slices : slices;
   if (num_parts > 1) {
-    const int num_block_rows =
-        planes.is_folded ? planes.images * planes.plane_rows / 2 : static_cast<int>(planes.lanes.divisor) * num_rows;
+    const int num_block_rows = mechanism.images * planes.plane_rows / (planes.is_folded ? 2 : 1);
     Partial* const parts = reinterpret_cast<Partial*>(memory + planes.parts_offset_bytes);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r)

@@ -63,11 +63,11 @@ __device__ __forceinline__ void store_column(const SoftmaxParams& params, bool a
   }
 }
 
-// A thread has kWords words of a column. lanes_per_row threads share the rows: thread s takes columns s, s +
-// lanes_per_row, ... less mechanism.missing, which is the number of columns before column 0, so that each has
-// mechanism.columns, a multiple of a step. It holds them in registers. In general, a row may be longer, and the
-// results may be of another type than T: the thread holds kColumns at a time, from the last ones to the first, whose
-// results it then stores. It reads the others again for their results.
+// A thread has kWords words of a column. lanes_per_row threads share the rows: thread s takes columns s - missing, then
+// every lanes_per_row-th one. Each has mechanism.columns of them, a multiple of a step; those below 0 do not exist. It
+// holds them in registers. With kGeneral a row may be longer, and the results may be of another type than T. The thread
+// then reads kColumns at a time, from the last ones down to the first ones, which it still holds when the row's sum is
+// known. It reads the others again for their results.
 template <class Strided, class T, int kWords, int kColumns, bool kGeneral>
 __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanism, const SoftmaxParams& params,
                                                      const StridedThreadRows& thread_rows) {
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   using T = typename Terms::T;
   constexpr int words = softmax_kernels[kRow].unit_columns;
   if constexpr (words == 1) {
-    if (mechanism.planes.images > 0)
+    if (mechanism.images > 0)
       return compute_strided_planes<
           std::conditional_t<Terms::is_backward, StridedGradient<T, 1>, StridedSoftmax<T, T, 1>>, T>(mechanism, params);
   }

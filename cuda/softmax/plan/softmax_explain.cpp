@@ -75,12 +75,8 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   if (text_bytes > 0) text[0] = '\0';
   const SoftmaxParams& params = plan.params;
   const SoftmaxConfig& config = plan.config;
-  const auto* const strided = std::get_if<StridedRows>(&config.mechanism);
-  int64_t num_rows = params.rows.num_rows;
-  if (strided != nullptr) {
-    num_rows = 1;
-    for (int d = 0; d < request.rank; ++d) num_rows *= request.extents[d];
-  }
+  int64_t num_rows = 1;
+  for (int d = 0; d < request.rank; ++d) num_rows *= request.extents[d];
   writer.add("%s: %s\n", softmax_kernel_name(config.kernel()), reason(plan));
   writer.add("  %s %s to %s: %lld rows of %lld columns", plan.backward ? "backward" : "forward",
              dtype_info(plan.in_dtype).name, dtype_info(plan.out_dtype).name, static_cast<long long>(num_rows),

@@ -86,7 +86,6 @@ bool has_planes(const SoftmaxCall& call) {
 // Elements of 16 bits of planes with an odd number of rows are aligned words if a plane is two columns.
 StridedPlanes planes_of(const SoftmaxCall& call, int32_t images, int32_t slices) {
   StridedPlanes planes;
-  planes.images = images;
   planes.num_images = static_cast<int32_t>(num_images(call));
   const int32_t extent = static_cast<int32_t>(call.rows.dims[0].extent), word_rows = word_bytes / call.in_bytes;
   planes.is_folded = word_rows == 2 && extent % 2 != 0;
@@ -136,25 +135,26 @@ bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t b
          planes.barrier_offset_bytes <= max_bytes;
 }
 
-// Rows of short planes, whose runs of memory start and end between sectors. Blocks that have a multiprocessor to
-// themselves are for the shortest planes only.
-bool prefers_planes(const SoftmaxCall& call) {
+// Planes are the fastest if they are short and do not start at sectors of 32 bytes. Two blocks must fit a
+// multiprocessor, of the shortest planes one.
+bool choose_short_planes(const SoftmaxCall& call, SoftmaxConfig* config) {
   constexpr int64_t max_column_bytes = 512, max_short_column_bytes = 256;
   if (!has_planes(call)) return false;
   const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
-  return column_bytes <= max_column_bytes && column_bytes % sector_bytes != 0 &&
-         fits_planes(call, choose_planes(call), column_bytes <= max_short_column_bytes ? 1 : 2);
+  if (column_bytes > max_column_bytes || column_bytes % sector_bytes == 0) return false;
+  *config = choose_planes(call);
+  return fits_planes(call, *config, column_bytes <= max_short_column_bytes ? 1 : 2);
 }
 
 void fill_planes(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   const int32_t slices = plan->config.lanes_per_row;
-  const StridedPlanes& planes = mechanism.planes = planes_of(call, mechanism.images, slices);
+  StridedPlanes& planes = mechanism.planes = planes_of(call, mechanism.images, slices);
   const int32_t columns = static_cast<int32_t>(call.request.columns) / (planes.is_folded ? 2 : 1);
-  mechanism.columns = columns / slices;
-  mechanism.missing = columns % slices;
+  planes.columns = columns / slices;
+  planes.longer_threads = columns % slices;
   const int32_t parts = planes.is_folded ? 2 * slices : slices;
   mechanism.merge_shift = std::bit_width(static_cast<uint32_t>(std::clamp(parts / 2, 1, int32_t{warp_lanes}))) - 1;
-  plan->launch.num_blocks = ceil_div(num_images(call), int64_t{planes.images});
+  plan->launch.num_blocks = ceil_div(num_images(call), int64_t{mechanism.images});
   plan->launch.shared_bytes = planes.barrier_offset_bytes + staged_barrier_bytes;
 }
 
@@ -164,8 +164,9 @@ void fill_planes(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* p
 // min_row_bytes of memory.
 SoftmaxConfig choose_strided_rows(const SoftmaxCall& call) {
   constexpr int32_t min_row_bytes = 32, good_threads = 256;
-  if (prefers_planes(call)) return choose_planes(call);
   SoftmaxConfig config;
+  if (choose_short_planes(call, &config)) return config;
+  config = {};
   StridedRows mechanism = {.row_width = call.in_bytes == 2 && has_neighbours(call) ? 2 : 1};
   if (takes_vectors(call)) mechanism.row_width = static_cast<int32_t>(vector_bytes / call.in_bytes);
   const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, config, mechanism)];
@@ -228,7 +229,7 @@ void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   });
   mechanism.is_general =
       needs_general(call) || (!is_vector(call, width) && !has_narrow_steps) || mechanism.columns > kernel.max_vectors;
-  // The rows that a thread computes, one of which may not exist.
+  // A thread of 16 bits computes two rows. If it has one, the results of the other are not stored.
   const int32_t thread_rows = std::max(width, call.in_bytes == 2 ? 2 : 1);
   mechanism.lanes_shift = std::countr_zero(static_cast<uint32_t>(lanes));
   mechanism.merge_shift =
