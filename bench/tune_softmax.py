@@ -85,10 +85,9 @@ def configs_of(work: Any) -> list[Config]:
             if lanes * 40 >= k and (lanes <= 16 or k >= 200) and threads >= lanes
         ]
     configs += [
-        Config("framed_rows", 0, lanes, max(lanes, threads))
-        for lanes, threads in itertools.product((2, 4, 8, 16, *range(32, MAX_LANES + 1, 32)), (32, 64, 128))
-        if row_vectors <= (8 if work.is_backward else 32) * lanes <= 32 * max(row_vectors, 4)
-        and (lanes <= 32 or threads == 64)
+        Config("framed_rows", 0, lanes, threads)
+        for lanes, threads in itertools.product((2, 4, 8, 16, 32), (32, 64, 128))
+        if row_vectors <= 32 * lanes <= 32 * max(row_vectors, 4)
     ]
     if row_vectors in (1, 2, 4, 8):
         configs += [

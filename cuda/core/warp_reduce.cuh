@@ -41,6 +41,18 @@ __device__ __forceinline__ A max_over_lanes(A value, int lanes) {
   return value;
 }
 
+// Combines the values of `lanes` neighbouring lanes, a power of 2 from 2 on. Few lanes take fewer tests than in
+// sum_over_lanes().
+template <class V, class Combine>
+__device__ __forceinline__ V over_lanes(V value, int lanes, Combine combine) {
+  const auto step = [&](int distance) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    return lanes > 2 * distance;
+  };
+  if (step(1) && step(2) && step(4) && step(8)) step(16);
+  return value;
+}
+
 // Sums each of a lane's kValues values over the 2^kSteps lanes that differ in lane bits 4, 3, ... The lanes share the
 // values: in each step a lane with two or more keeps half of them. In the end a lane has the sums values[0] to
 // values[max(kValues >> kSteps, 1) - 1]. Returns the index that values[0] had at first.

@@ -168,10 +168,8 @@ constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_
   return without_row_values({SoftmaxKernel::staged_rows, backward, types, masks, min_vectors, max_vectors,
                              staged_threads, blocks, SoftmaxForm::any, false, unit_columns});
 }
-constexpr SoftmaxKernelRow framed(bool backward, int types, int min_vectors, int max_vectors, int max_threads,
-                                  int blocks) {
-  return without_row_values(
-      {SoftmaxKernel::framed_rows, backward, types, no_mask, min_vectors, max_vectors, max_threads, blocks});
+constexpr SoftmaxKernelRow framed(bool backward, int types, int blocks) {
+  return without_row_values({SoftmaxKernel::framed_rows, backward, types, no_mask, 1, 1, 128, blocks});
 }
 constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
   return without_row_values({SoftmaxKernel::rows_in_lanes, false, types, no_mask, min_vectors, max_vectors, 128, blocks,
@@ -262,11 +260,9 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
     table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
-    // Vectors per thread in registers; backward, some threads have one less.
-    table::framed(false, up_to_32_bits, 1, 1, 128, 12),
-    table::framed(true, bits_16, 3, 4, 256, 4),
-    table::framed(true, bits_16, 5, 6, 256, 3),
-    table::framed(true, bits_32, 3, 6, 256, 2),
+    // One vector per thread in registers.
+    table::framed(false, up_to_32_bits, 9),
+    table::framed(true, up_to_32_bits, 9),
     // Rows per thread.
     table::without_sinks({SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8}),
     table::without_sinks({SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256}),
@@ -388,8 +384,9 @@ constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
   return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);
 }
 
-// framed_rows: numbers of rows and diagonals are below this one. Forward, what the threads of a row share.
+// framed_rows: numbers of rows and diagonals are below this one; what the threads of a row share.
 constexpr int64_t max_framed_number = int64_t{1} << 30;
-constexpr int segment_row_bytes = 32;
+constexpr int segment_row_bytes = 16;
+constexpr int framed_near_vectors = 2;
 
 }  // namespace flowk::softmax

@@ -194,15 +194,14 @@ struct RowsInLanes {
   friend bool operator==(const RowsInLanes&, const RowsInLanes&) = default;
 };
 
-// The threads of a warp or a block hold the aligned vectors that contain a row. For rows under an interval.
+// The threads of a warp, or of a part of one, take the aligned vectors that contain a row through shared memory. For
+// rows under an interval.
 struct FramedRows {
   // set by the plan:
-  int32_t vectors_per_thread = 0;  // some threads have one less
-  bool shares_ends = false;        // rows of a warp share vectors
-  bool starts_late = false;        // some interval starts after its row's first column
-  int32_t diagonal_begin = 0;      // as SoftmaxInterval has them
+  int32_t diagonal_begin = 0;  // as SoftmaxInterval has them
   int32_t diagonal_end = 0;
-  int32_t rows_offset_bytes = 0;  // forward, in shared memory: of what the threads of each row share
+  int32_t second_offset_bytes = 0;  // in shared memory: of y
+  int32_t rows_offset_bytes = 0;    // and of what the threads of each row share
   friend bool operator==(const FramedRows&, const FramedRows&) = default;
 };
 

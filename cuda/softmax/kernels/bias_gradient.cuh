@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(max_bias_gradient_threads)
       if (!exists) row.columns = row.end = 0;
     }
     const bool is_first = lane == 0 && exists;
-    const RowFrame<T, kHeld, 1> frame(row, lane, lanes, gradient.held_vectors);
+    const RowFrame<T, kHeld> frame(row, lane, lanes, gradient.held_vectors);
     const int phase = gradient.has_frames ? frame.phase : 0;
     const bool is_held = gradient.held_vectors > 0 &&
                          (!gradient.has_edges || is_frame_in_memory<T>(gradient, row, params.columns, phase));
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(max_bias_gradient_threads)
 #pragma unroll
       for (A& value : dx) value *= scale;
     };
-    FrameStores<T, kHeld, 1> stores{frame, params.out == nullptr ? nullptr : row.out - phase * bytes};
+    FrameStores<T, kHeld> stores{frame, params.out == nullptr ? nullptr : row.out - phase * bytes};
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       if (!frame.any_has(i) || !is_held) break;
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(max_bias_gradient_threads)
       output.store_vector(row.out + frame.column(i) * output.column_bytes(), dx);
     }
     if constexpr (has_frame_stores)
-      if (is_held && params.out != nullptr && gradient.has_edges) stores.finish(lanes, false);
+      if (is_held && params.out != nullptr && gradient.has_edges) stores.finish();
 #pragma unroll 1
     for (int i = first_again; i < gradient.vectors_per_thread; ++i) {
       const int column = column_of(i);

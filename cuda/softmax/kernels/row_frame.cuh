@@ -60,9 +60,9 @@ __device__ __forceinline__ void store_from(unsigned char* address, const uint4& 
   if (word <= 2) *reinterpret_cast<uint2*>(address + 8) = {vector.z, vector.w};
 }
 
-// The vectors of one thread: lane, lane + lanes, ... of the frame. A thread has vectors_per_thread of them, kMin <=
-// vectors_per_thread <= kMax; those past the frame are outside the row. Positions are columns from the frame's start.
-template <class T, int kMax, int kMin>
+// The vectors of one thread: lane, lane + lanes, ... of the frame. A thread has vectors_per_thread of them, at most
+// kMax; those past the frame are outside the row. Positions are columns from the frame's start.
+template <class T, int kMax>
 struct RowFrame {
   static constexpr int width = vector_width<T>;
   int position;  // of the thread's first vector
@@ -88,7 +88,7 @@ struct RowFrame {
     last_inside = row_end - width;
   }
   // Does some thread of the grid have an i-th vector?
-  __device__ __forceinline__ bool any_has(int i) const { return i < kMin || i < max_vectors; }
+  __device__ __forceinline__ bool any_has(int i) const { return i == 0 || i < max_vectors; }
   __device__ __forceinline__ int at(int i) const { return position + i * step; }
   __device__ __forceinline__ int column(int i) const { return at(i) - phase; }
   // Has vector i unmasked columns of the row? Do all of its columns belong to the row? Does the row end in it?
@@ -129,12 +129,10 @@ struct RowFrame {
   }
 };
 
-// Stores the results of a row in whole vectors. If two rows of a warp share a vector, the first row stores it and gets
-// the other row's results by shuffles; if rows of two warps share a vector, each stores its part. Called by all threads
-// of a warp.
-template <class T, int kMax, int kMin>
+// Stores the results of a row in whole vectors. Each of two rows that share a vector stores its part.
+template <class T, int kMax>
 struct FrameStores {
-  const RowFrame<T, kMax, kMin>& frame;
+  const RowFrame<T, kMax>& frame;
   unsigned char* out;  // the frame's
   uint4 head = {0, 0, 0, 0};
   uint4 tail = {0, 0, 0, 0};
@@ -144,30 +142,14 @@ struct FrameStores {
   __device__ __forceinline__ void take(int i, const uint4& vector) {
     if (i == 0) head = vector;
     if (frame.is_inside(i)) *reinterpret_cast<uint4*>(address(frame.at(i))) = vector;
-    if (i < kMin - 2 || !frame.is_tail(i)) return;
+    if (!frame.is_tail(i)) return;
     tail = vector;
     tail_at = frame.at(i);
   }
-  // Called after all take(): stores the vectors that other rows share. With shares_ends several rows of `lanes` threads
-  // each are in a warp, and they are neighbours in memory.
-  __device__ __forceinline__ void finish(int lanes, bool shares_ends) const {
-    const int next = ((static_cast<int>(threadIdx.x) & 31) | (lanes - 1)) + 1;
-    uint4 next_head = {0, 0, 0, 0};
-    bool shares_tail = false, shares_head = false;
-    if (shares_ends) {
-      next_head = {__shfl_sync(0xffffffffu, head.x, next & 31), __shfl_sync(0xffffffffu, head.y, next & 31),
-                   __shfl_sync(0xffffffffu, head.z, next & 31), __shfl_sync(0xffffffffu, head.w, next & 31)};
-      const int next_row_end = __shfl_sync(0xffffffffu, frame.row_end, next & 31);
-      shares_tail = next < 32 && next_row_end > 0;
-      shares_head = next > lanes;
-    }
-    if (frame.position < frame.phase && !shares_head && frame.row_end > 0) store_from<T>(address(0), head, frame.phase);
-    if (tail_at < 0) return;
-    const int end = frame.row_end & (frame.width - 1);
-    if (!shares_tail) return store_before<T>(address(tail_at), tail, end);
-    uint4 both = tail;
-    VectorCut<T>(end).replace_from(&both, next_head);
-    *reinterpret_cast<uint4*>(address(tail_at)) = both;
+  // Called after all take(): stores the vectors that other rows share.
+  __device__ __forceinline__ void finish() const {
+    if (frame.position < frame.phase && frame.row_end > 0) store_from<T>(address(0), head, frame.phase);
+    if (tail_at >= 0) store_before<T>(address(tail_at), tail, frame.row_end & (frame.width - 1));
   }
 };
 

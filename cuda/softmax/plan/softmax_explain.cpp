@@ -50,7 +50,7 @@ struct MechanismText {
   }
   void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
-  void operator()(const FramedRows& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const FramedRows&) {}
   void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }
   void operator()(const TwoPassRow&) {}
   void operator()(const StridedRows& mechanism) {

@@ -48,8 +48,6 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const Pe
 void fill(const SoftmaxCall& call, PersistentRows& mechanism, SoftmaxPlan* plan);
 
 SoftmaxConfig choose_framed_rows(const SoftmaxCall& call);
-// The vectors that the threads of a row can hold.
-int64_t framed_vectors(const SoftmaxCall& call, const SoftmaxConfig& config);
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows& mechanism);
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows& mechanism);
 void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan);

@@ -28,14 +28,27 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return call.mask != SoftmaxMask::scores && has_less_than(staged_fill);
 }
 
+// A row of framed_rows has at most a warp: a few long rows leave threads of the GPU without work.
+bool are_few_and_long(const SoftmaxCall& call) {
+  return call.in_bytes == 2 && call.row_vectors > 5 * warp_lanes &&
+         call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
+}
+
 // Is framed_rows the fastest, forward, for rows under an interval that rows_in_lanes does not take?
 bool prefers_framed_softmax(const SoftmaxCall& call) {
-  if (call.request.backward || call.request.columns < framed_softmax_min_columns) return false;
-  // A row has at most a warp: a few long rows leave threads of the GPU without work.
-  const bool are_few =
-      call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
-  const bool are_few_and_long = call.in_bytes == 2 && call.row_vectors > 5 * warp_lanes && are_few;
-  return call.row_bytes <= framed_softmax_max_row_bytes && !are_few_and_long;
+  return !call.request.backward && call.request.columns >= framed_softmax_min_columns &&
+         call.row_bytes <= framed_softmax_max_row_bytes && !are_few_and_long(call);
+}
+
+// And for gradients? Whole vectors that fill the threads of row_in_registers stay there, if the row is not short.
+bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
+  const int64_t max_bytes = call.in_bytes == 2 ? framed_gradient_16_bit_bytes : framed_gradient_32_bit_bytes;
+  if (!call.request.backward || call.request.columns < framed_gradient_min_columns || call.row_bytes > max_bytes ||
+      are_few_and_long(call))
+    return false;
+  const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
+  return call.has_tails || call.row_vectors <= framed_short_row_vectors ||
+         100 * call.row_vectors < staged_gradient_fill * vectors;
 }
 
 // And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty.
@@ -44,18 +57,6 @@ bool prefers_framed_softmax_to_lanes(const SoftmaxCall& call, const SoftmaxConfi
   return prefers_framed_softmax(call) &&
          ((call.in_bytes == 4 && vectors == 3) ||
           100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} * in_lanes.lanes_per_row * vectors);
-}
-
-// And for gradients? It is for rows that staged_rows would take, for short rows, and if its threads hold fewer vectors
-// than the threads of row_in_registers. float32 rows must fill most vectors of its threads.
-bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& framed, const SoftmaxConfig& in_registers) {
-  if (!call.request.backward || call.row_vectors < framed_min_row_vectors || !fits(call, framed)) return false;
-  const int64_t vectors = framed_vectors(call, framed);
-  if (call.in_bytes == 4 &&
-      (100 * call.row_vectors < framed_32_bit_fill * vectors || framed.lanes_per_row > warp_lanes))
-    return false;
-  return prefers_staged_rows(call, in_registers) || call.row_vectors <= framed_short_row_vectors ||
-         vectors < int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
 }
 
 // Is staged_rows faster than rows_in_lanes? It is for rows of one vector, and for rows that leave many vectors of the
@@ -83,12 +84,11 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
   const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 
-  const auto take_framed = [&] { return prefers_framed_softmax(call) && take(choose_framed_rows(call)); };
   const auto take_registers = [&] {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
-    const SoftmaxConfig framed = choose_framed_rows(call);
-    if (prefers_framed_gradients(call, framed, in_registers)) return take(framed);
-    return take_framed() || (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) ||
+    return ((prefers_framed_softmax(call) || prefers_framed_gradients(call, in_registers)) &&
+            take(choose_framed_rows(call))) ||
+           (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) ||
            take(in_registers);
   };
   const auto take_lanes = [&] {

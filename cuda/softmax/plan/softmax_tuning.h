@@ -29,7 +29,7 @@ struct SoftmaxFillRow {
   int32_t bias_tails;
 };
 
-// Threads per row and per block of framed_rows, forward.
+// Threads per row and per block of framed_rows.
 struct SoftmaxFramedRow {
   int64_t max_row_bytes;
   int32_t lanes_per_row;
