@@ -268,7 +268,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
     table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
     // One vector per thread in registers.
-    table::framed(false, up_to_32_bits, 9),
+    table::framed(false, up_to_32_bits, 12),
     table::framed(true, up_to_32_bits, 9),
     // Rows per thread.
     table::without_sinks({SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8}),
@@ -394,7 +394,8 @@ constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
 
 // framed_rows: numbers of rows and diagonals are below this one; what the threads of a row share.
 constexpr int64_t max_framed_number = int64_t{1} << 30;
-constexpr int segment_row_bytes = 16;
+constexpr int segment_row_bytes = 32;
+// Backward, the inner vectors of a thread in registers.
 constexpr int framed_near_vectors = 2;
 
 }  // namespace flowk::softmax

@@ -23,34 +23,42 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
                         const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
   constexpr int width = vector_width<T>, bytes = static_cast<int>(sizeof(T));
-  const uint4 infinities[1] = {negative_infinity_vector<T>()};
-  const uint4 masked[1] = {params.log_softmax ? infinities[0] : uint4{0, 0, 0, 0}};
-  const FramedThread<T> own(framed, params, masked[0]);
-  unsigned char* const memory = own.memory;
-  const int lanes = own.lanes;
-  const unsigned char* const x = own.source(params.x);
+  unsigned char* const memory = &shared<unsigned char>();
+  auto* const segment_rows = reinterpret_cast<SegmentRow*>(memory + framed.rows_offset_bytes);
+  const RowSegment segment = row_segment<T>(params);
+  const int thread = static_cast<int>(threadIdx.x), lanes = params.lanes_per_row;
+  const int lane = thread & (lanes - 1), row_in_block = thread >> params.rows_shift;
+  wait_on_dependent_grids();
+  if (thread < params.rows_per_block) segment_rows[thread] = find_segment_row<T>(framed, params, segment, thread);
+  __syncthreads();
+  const SegmentRow row = segment_rows[row_in_block];
+  const SegmentFrame<T> frame(row, lane, lanes);
+  const unsigned char* const x = held(params.x + (segment.first_byte - segment.shift));
+  const auto for_each = [&](int first, int end, auto take) {
+#pragma unroll 1
+    for (int at = first * vector_bytes; at < end * vector_bytes; at += lanes * vector_bytes) take(at);
+  };
+  const auto for_each_inner = [&](auto take) { for_each(frame.first_inner, frame.end_inner, take); };
 
-  uint4 held_vector[1] = {infinities[0]}, near[framed_near_vectors];
-  own.load_held({x}, params.columns, held_vector);
-  own.for_each_near([&](int i, int at) { near[i] = load_vector(x + at); });
-  own.for_each_far([&](int at) { async_copy_vector(memory + at, x + at); });
+  uint4 held_vector = negative_infinity_vector<T>();
+  if (frame.has_held) held_vector = frame.load(row, params.columns, x + frame.held * vector_bytes);
+  for_each_inner([&](int at) { async_copy_vector(memory + at, x + at); });
+  if (params.negates_x && frame.has_held) negate_vector<T>(&held_vector);
+  frame.cut(row, &held_vector);
+  VectorMax<T> thread_max;
+  thread_max.take(held_vector);
   async_copy_wait();
   if (params.negates_x) {
-    if (own.has_held) negate_vector<T>(&held_vector[0]);
-    own.for_each_near([&](int i, int) { negate_vector<T>(&near[i]); });
-    own.for_each_far([&](int at) {
+    for_each_inner([&](int at) {
       uint4 vector = load_vector(memory + at);
       negate_vector<T>(&vector);
       *reinterpret_cast<uint4*>(memory + at) = vector;
     });
   }
-  own.cut(held_vector, infinities);
-  VectorMax<T> thread_max;
-  thread_max.take(held_vector[0]);
-  own.for_each_near([&](int i, int) { thread_max.take(near[i]); });
-  own.for_each_far([&](int at) { thread_max.take(load_vector(memory + at)); });
+  for_each_inner([&](int at) { thread_max.take(load_vector(memory + at)); });
   const float largest = over_lanes(thread_max.largest(), lanes, [](float a, float b) { return larger_of(a, b); });
 
+  const uint4 masked = params.log_softmax ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
   bool has_nan = false;
   // With `far`, the scores of some row of the warp are far from 0.
   const auto finish = [&](const auto& exponents, auto far) {
@@ -71,15 +79,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         values[j] = is_log ? z : p[j];
       }
     };
-    float held_values[width], near_values[framed_near_vectors][width], p[width];
+    float held_values[width], p[width];
     ThreadSum<T> thread_sum;
-    raise(held_vector[0], held_values, p);
+    raise(held_vector, held_values, p);
     thread_sum.take(p);
-    own.for_each_near([&](int i, int) {
-      raise(near[i], near_values[i], p);
-      thread_sum.take(p);
-    });
-    own.for_each_far([&](int at) {
+    for_each_inner([&](int at) {
       float values[width];
       raise(load_vector(memory + at), values, p);
       if (keeps_exponentials) *reinterpret_cast<uint4*>(memory + at) = narrow_vector<T>(values);
@@ -93,9 +97,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       for (int j = 0; j < width; ++j) values[j] = values[j] * result.factor + result.term;
       return narrow_vector<T>(values);
     };
-    own.for_each_near(
-        [&](int i, int at) { *reinterpret_cast<uint4*>(memory + at) = results_of(near_values[i]); });
-    own.for_each_far([&](int at) {
+    for_each_inner([&](int at) {
       float values[width];
       const uint4 vector = load_vector(memory + at);
       if (keeps_exponentials)
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         raise(vector, values, p);
       *reinterpret_cast<uint4*>(memory + at) = results_of(values);
     });
-    held_vector[0] = results_of(held_values);
+    held_vector = results_of(held_values);
   };
   const auto finish_by = [&](auto log) {
     using Results = ScoreResults<T, decltype(log)::value>;
@@ -120,8 +122,29 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   else
     finish_by(std::false_type{});
 
-  if (has_nan) own.cut(held_vector, masked);
-  own.leave(params, held_vector[0]);
+  // A row with an unmasked NaN stores its columns one by one, after the whole vectors of other rows.
+  const int frame_vector = row.start / width;
+  const bool is_head = row.start % width > 0 && lane == 0, holds_head = frame.has_held && frame.held == frame_vector;
+  const auto fill = [&](int first, int end) {
+    for_each(first + lane + (is_head && first == frame_vector ? lanes : 0), end,
+             [&](int at) { *reinterpret_cast<uint4*>(memory + at) = masked; });
+  };
+  if (framed.starts_late) fill(frame_vector, row.first_vector);
+  fill(row.end_vector, row.frame_end);
+  if (frame.has_held && !has_nan && !(is_head && holds_head))
+    *reinterpret_cast<uint4*>(memory + frame.held * vector_bytes) = held_vector;
+  __syncthreads();
+  if (has_nan) {
+    SoftmaxRow columns;
+    columns.out = memory + row.start * bytes;
+    columns.begin = row.begin - row.start;
+    columns.end = row.end - row.start;
+    store_nan_columns<T, SoftmaxMask::none>(params, columns, lane, params.columns, lanes);
+  } else if (is_head && row.frame_end > 0) {
+    if (!holds_head) held_vector = masked;
+    store_from<T>(memory + frame_vector * vector_bytes, held_vector, row.start % width);
+  }
+  store_segment<T>(params, segment, memory);
 }
 
 }  // namespace flowk::softmax

@@ -70,6 +70,8 @@ void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   };
   mechanism.diagonal_begin = clamp(request.diagonal_begin);
   mechanism.diagonal_end = clamp(request.diagonal_end);
+  const bool has_window = request.has_diagonal && mechanism.diagonal_begin > -max_framed_number;
+  mechanism.starts_late = has_window || (request.lengths_bytes != 0 && request.lengths_from_right);
   mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
   mechanism.rows_offset_bytes = static_cast<int32_t>(vectors_bytes(call, plan->config));
   plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));

@@ -88,8 +88,7 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
     return ((prefers_framed_softmax(call) || prefers_framed_gradients(call, in_registers)) &&
             take(choose_framed_rows(call))) ||
-           (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) ||
-           take(in_registers);
+           (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
   };
   const auto take_lanes = [&] {
     const SoftmaxConfig in_lanes = choose_rows_in_lanes(call);
