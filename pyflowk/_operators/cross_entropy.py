@@ -113,9 +113,9 @@ def cross_entropy(
     array([0.693, 2.127], dtype=float32)
     """
     results = (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(
-        *(logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy),
-        *(loss_out, lse_out, entropy_out, stream),
-    )
+        logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy, loss_out, lse_out, entropy_out,
+        stream,
+    )  # fmt: skip
     return results if entropy else results[:2]  # type: ignore[no-any-return]
 
 
@@ -172,9 +172,9 @@ def cross_entropy_backward(
         As `cross_entropy`.
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(  # type: ignore[no-any-return]
-        *(logits, targets, lse, dloss, dlse, entropy, dentropy),
-        *(scale, softcap, label_smoothing, z_loss, ignore_index, vocab_start, vocab_size, out, stream),
-    )
+        logits, targets, lse, dloss, dlse, entropy, dentropy, scale, softcap, label_smoothing, z_loss, ignore_index,
+        vocab_start, vocab_size, out, stream,
+    )  # fmt: skip
 
 
 def cross_entropy_partials(
@@ -247,9 +247,8 @@ def cross_entropy_merge(
         Of targets' shape.
     """
     return (_MERGE_PATH.call if call_path.is_compiling() else _MERGE_PATH.cached_call)(  # type: ignore[no-any-return]
-        *(partials, targets, vocab_size, label_smoothing, z_loss, ignore_index),
-        *(loss_out, lse_out, entropy_out, stream),
-    )
+        partials, targets, vocab_size, label_smoothing, z_loss, ignore_index, loss_out, lse_out, entropy_out, stream,
+    )  # fmt: skip
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
