@@ -269,8 +269,8 @@ def _redistribute_dtensor(x: DTensor, call: Call, group: dist.ProcessGroup | Non
         raise ValueError("group is not that of x's device mesh")
     if call.out is not None:
         raise TypeError("out: the result of a DTensor is a new DTensor")
-    options = {"extent": x.shape[source], "dtype": call.dtype, "scale": call.scale}
-    local = redistribute(x.to_local(), order, source, target, mesh.get_group(), **options)
+    extent, dtype, scale = x.shape[source], call.dtype, call.scale
+    local = redistribute(x.to_local(), order, source, target, mesh.get_group(), extent=extent, dtype=dtype, scale=scale)
     shape = torch.Size(x.shape[axis] for axis in order)
     strides = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(local, mesh, [Shard(target)], run_check=False, shape=shape, stride=strides)
