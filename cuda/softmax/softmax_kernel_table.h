@@ -84,6 +84,7 @@ struct SoftmaxKernelRow {
   bool sinks = true;                    // and with sinks, or their gradients
   bool row_scale = false;               // and with a scale per row, without a bias or a dense mask
   bool score_terms = false;             // and with a scale per row or a softcap
+  bool bias_alone = false;              // takes a bias of x's type, and no other mask with it
   bool by_elements = false;             // row_in_registers: rows of any alignment, by single elements
 };
 
@@ -102,6 +103,7 @@ struct SoftmaxKernelQuery {
   bool sinks = false;
   bool row_scale = false;
   bool score_terms = false;
+  bool bias_alone = false;
   bool by_elements = false;
 };
 
@@ -143,6 +145,10 @@ constexpr SoftmaxKernelRow without_sinks(SoftmaxKernelRow row) {
 }
 constexpr SoftmaxKernelRow with_score_terms(SoftmaxKernelRow row) {
   row.score_terms = true;
+  return row;
+}
+constexpr SoftmaxKernelRow with_bias_alone(SoftmaxKernelRow row) {
+  row.bias_alone = true;
   return row;
 }
 constexpr SoftmaxKernelRow with_row_scale(SoftmaxKernelRow row) {
@@ -213,6 +219,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::any, 4, 2)),
     table::in_registers(bits_16, no_mask, SoftmaxForm::any, 4),
     table::with_row_scale(table::in_registers(bits_32, no_mask, SoftmaxForm::any, 4)),
+    table::with_bias_alone(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 4, 2)),
     table::with_score_terms(table::in_registers(up_to_32_bits, dense_mask | bias_mask, SoftmaxForm::any, 4)),
     table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::any, 8, 2),
     table::with_row_scale(table::in_registers(bits_16, no_mask, SoftmaxForm::any, 8, 2)),
@@ -317,7 +324,8 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          row.converts == query.converts && row.unit_columns == query.unit_columns &&
          (row.lanes == 0 || row.lanes == query.lanes) && (row.row_values || !query.row_values) &&
          (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) &&
-         (row.row_scale || row.score_terms || !query.row_scale) && row.by_elements == query.by_elements;
+         (row.row_scale || row.score_terms || !query.row_scale) && (!row.bias_alone || query.bias_alone) &&
+         row.by_elements == query.by_elements;
 }
 
 // The index of the query's kernel; -1: there is none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a plan to its launch, for one input type: the table of kernels, expanded. Each instantiate/softmax_TYPE.cu
-// compiles it for its own type.
+// From a plan to its launch, for a part of the mechanisms: the table of kernels, expanded. Each file of instantiate/
+// compiles its own part.
 #pragma once
 
 #include <algorithm>
@@ -82,12 +82,12 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
                       plan.config.as<TwoPassRow>());
 }
 
-template <class T, SoftmaxMask kMask, int... kRows>
+template <SoftmaxPart kPart, class T, SoftmaxMask kMask, int... kRows>
 Status launch_from_table(const SoftmaxPlan& plan, flowk_stream stream, std::integer_sequence<int, kRows...>) {
   Status status;
   const auto launch_if = [&](auto index) {
     constexpr int row = decltype(index)::value;
-    if constexpr (takes(softmax_kernels[row], sizeof(T), kMask)) {
+    if constexpr (part_of(softmax_kernels[row].mechanism) == kPart && takes(softmax_kernels[row], sizeof(T), kMask)) {
       if (plan.kernel_row == row) {
         status = launch_kernel<T, kMask, row>(plan, stream);
         return true;
@@ -100,18 +100,28 @@ Status launch_from_table(const SoftmaxPlan& plan, flowk_stream stream, std::inte
                          softmax_kernel_name(plan.config.kernel()));
 }
 
-template <flowk_dtype kInput>
-Status run_softmax_of(const SoftmaxPlan& plan, flowk_stream stream) {
-  using T = std::conditional_t<kInput == FLOWK_FLOAT16, Float16,
-                               std::conditional_t<kInput == FLOWK_BFLOAT16, BFloat16,
-                                                  std::conditional_t<kInput == FLOWK_FLOAT32, float, double>>>;
+template <SoftmaxPart kPart, class T>
+Status run_softmax_part_of(const SoftmaxPlan& plan, flowk_stream stream) {
   constexpr std::make_integer_sequence<int, num_softmax_kernels> rows;
   switch (plan.mask) {
-    case SoftmaxMask::none: return launch_from_table<T, SoftmaxMask::none>(plan, stream, rows);
-    case SoftmaxMask::dense: return launch_from_table<T, SoftmaxMask::dense>(plan, stream, rows);
-    case SoftmaxMask::scores: return launch_from_table<T, SoftmaxMask::scores>(plan, stream, rows);
-    default: return launch_from_table<T, SoftmaxMask::bias>(plan, stream, rows);
+    case SoftmaxMask::none: return launch_from_table<kPart, T, SoftmaxMask::none>(plan, stream, rows);
+    case SoftmaxMask::dense: return launch_from_table<kPart, T, SoftmaxMask::dense>(plan, stream, rows);
+    case SoftmaxMask::scores: return launch_from_table<kPart, T, SoftmaxMask::scores>(plan, stream, rows);
+    default: return launch_from_table<kPart, T, SoftmaxMask::bias>(plan, stream, rows);
   }
+}
+
+template <SoftmaxPart kPart>
+Status run_softmax_part(const SoftmaxPlan& plan, flowk_stream stream) {
+  switch (plan.in_dtype) {
+    case FLOWK_FLOAT16: return run_softmax_part_of<kPart, Float16>(plan, stream);
+    case FLOWK_BFLOAT16: return run_softmax_part_of<kPart, BFloat16>(plan, stream);
+    case FLOWK_FLOAT32: return run_softmax_part_of<kPart, float>(plan, stream);
+    case FLOWK_FLOAT64: return run_softmax_part_of<kPart, double>(plan, stream);
+    default: break;
+  }
+  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.in_dtype = %d, must be a float of 16 to 64 bits",
+                         static_cast<int>(plan.in_dtype));
 }
 
 }  // namespace flowk::softmax

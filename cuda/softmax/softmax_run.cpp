@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_softmax(): selects the file of the plan's input type.
+// run_softmax(): selects the file of the plan's mechanism.
 #include "softmax/softmax_run.h"
 
 namespace flowk::softmax {
 
 Status run_softmax(const SoftmaxPlan& plan, flowk_stream stream) {
-  switch (plan.in_dtype) {
-    case FLOWK_FLOAT16: return run_softmax_of<FLOWK_FLOAT16>(plan, stream);
-    case FLOWK_BFLOAT16: return run_softmax_of<FLOWK_BFLOAT16>(plan, stream);
-    case FLOWK_FLOAT32: return run_softmax_of<FLOWK_FLOAT32>(plan, stream);
-    case FLOWK_FLOAT64: return run_softmax_of<FLOWK_FLOAT64>(plan, stream);
-    default: break;
+  switch (part_of(plan.config.kernel())) {
+    case SoftmaxPart::row_in_registers: return run_softmax_part<SoftmaxPart::row_in_registers>(plan, stream);
+    case SoftmaxPart::several_rows: return run_softmax_part<SoftmaxPart::several_rows>(plan, stream);
+    default: return run_softmax_part<SoftmaxPart::long_row>(plan, stream);
   }
-  return Status::failure(FLOWK_STATUS_INTERNAL_ERROR, "plan.in_dtype = %d, must be a float of 16 to 64 bits",
-                         static_cast<int>(plan.in_dtype));
 }
 
 }  // namespace flowk::softmax

@@ -48,6 +48,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr bool by_elements = softmax_kernels[kRow].by_elements;
   constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
+  constexpr bool has_bias_alone = softmax_kernels[kRow].bias_alone;
+  constexpr bool has_dense = may_have_dense(kMask) && !has_bias_alone;
+  // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
+  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !by_elements;
   constexpr bool has_row_numbers = softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks;
   constexpr bool has_row_scale = softmax_kernels[kRow].row_scale;  // in the exponent, or a factor of the gradients
   const RowOutput<T, kConverts> output{params};
@@ -56,7 +60,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   begin_exchange(buffer, group);
 
   const auto [linear, lane] = row_position(params);
-  const SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
+  SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
+  if constexpr (has_bias_alone) row.dense = nullptr;
   const RowVectors vectors = by_elements ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
@@ -90,7 +95,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
     for (int k = 0; k < num_inputs; ++k) {
       // With a dense mask these elements become -infinity anyway.
-      if constexpr (kMask != SoftmaxMask::dense || by_elements) raw[i][k] = Terms::masked_vector(params, k);
+      if constexpr (has_masked_bias)
+        raw[i][k] = {0, 0, 0, 0};
+      else if constexpr (kMask != SoftmaxMask::dense || by_elements)
+        raw[i][k] = Terms::masked_vector(params, k);
       if constexpr (by_elements && kMask == SoftmaxMask::dense)
         if (params.negates_x) negate_vector<T>(&raw[i][k]);
       if constexpr (by_elements)
@@ -99,19 +107,33 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
     }
   }
-  const bool bias_by_vectors = is_whole || (!by_elements && params.bias_is_aligned);
-  const bool loads_bias = bias_by_vectors && (!has_score_terms || params.bias_or_y != nullptr);
-  uint4 raw_bias[has_bias ? kVectors : 1];
-  if constexpr (has_bias) {
+  const bool bias_is_aligned = is_whole || (!by_elements && params.bias_is_aligned);
+  const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
+  uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
+  if constexpr (has_bias && !has_bias_alone) {
     const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      raw_bias[i] = {0, 0, 0, 0};
+      raw_bias[i] = has_masked_bias ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
       if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
     }
   }
-  DenseWords<width> dense[may_have_dense(kMask) ? kVectors : 1];
-  if constexpr (may_have_dense(kMask) && !by_elements) {
+  // A bias alone starts anywhere: its vectors are put together when they are used.
+  UnalignedVector<T> loose_bias[has_bias_alone ? kVectors : 1];
+  const unsigned before_bias = has_bias_alone ? UnalignedVector<T>::bytes_before(input(1)) : 0;
+  if constexpr (has_bias_alone) {
+    const auto load_all = [&](auto load) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        loose_bias[i] = is_read(i) ? load(input(1) + i * own.step * vector_bytes) : UnalignedVector<T>::masked();
+    };
+    if (bias_is_aligned)
+      load_all([](const unsigned char* address) { return UnalignedVector<T>::load_aligned(address); });
+    else
+      load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
+  }
+  DenseWords<width> dense[has_dense ? kVectors : 1];
+  if constexpr (has_dense && !by_elements) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
@@ -274,7 +296,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int column = vectors.head + own.at(i) * width;
-        if (!is_read(i)) {
+        if (has_masked_bias ? is_past(i) : !is_read(i)) {
 #pragma unroll
           for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
           continue;
@@ -291,7 +313,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if constexpr (has_bias && by_elements) {
           elements.load_bias(params, row, i, params.bias_or_y == nullptr ? 0 : unmasked[i], bias);
         } else if constexpr (has_bias) {
-          if (bias_by_vectors) {
+          if constexpr (has_bias_alone) {
+            widen_vector<T>(loose_bias[i].whole(before_bias), bias);
+          } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
@@ -305,12 +329,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((unmasked[i] >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
-        } else if (has_bias && row.dense != nullptr) {
+        } else if (has_bias && has_dense && row.dense != nullptr) {
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
         }
-        if (!is_whole && !by_elements && (column < row.begin || column + width > row.end)) {
+        if (!is_whole && !by_elements && !has_bias_alone && (column < row.begin || column + width > row.end)) {
           const uint32_t kept = interval_bits(column, width, row.begin, row.end);
 #pragma unroll
           for (int j = 0; j < width; ++j)
@@ -385,7 +409,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         A z[width], p[width];
-        if (is_whole ? is_past(i) : !is_read(i)) {
+        if (is_whole || has_bias_alone ? is_past(i) : !is_read(i)) {
           if constexpr (!recomputes) {
 #pragma unroll
             for (int j = 0; j < width; ++j) values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};

@@ -81,6 +81,36 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
+// A vector at an address of any alignment that T has: the words that contain it, and no byte outside of it.
+template <class T>
+struct UnalignedVector {
+  uint32_t words[5];
+
+  // The bytes of the first word before the vector: 0 or 2, the same for all vectors of a row.
+  static __device__ __forceinline__ unsigned bytes_before(const unsigned char* address) {
+    return sizeof(T) == 2 ? static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) & 2 : 0;
+  }
+  static __device__ __forceinline__ UnalignedVector masked() {
+    const uint4 vector = negative_infinity_vector<T>();
+    return {{vector.x, vector.y, vector.z, vector.w, vector.w}};
+  }
+  static __device__ __forceinline__ UnalignedVector load_aligned(const unsigned char* address) {
+    const uint4 vector = load_vector(address);
+    return {{vector.x, vector.y, vector.z, vector.w, 0}};
+  }
+  static __device__ __forceinline__ UnalignedVector load(const unsigned char* address, unsigned before) {
+    const auto half = [&](int i) { return uint32_t{reinterpret_cast<const uint16_t*>(address)[i]}; };
+    const auto* const aligned = reinterpret_cast<const uint32_t*>(address - before);
+    return {{before == 0 ? aligned[0] : half(0) << 16, aligned[1], aligned[2], aligned[3], before == 0 ? 0 : half(7)}};
+  }
+  __device__ __forceinline__ uint4 whole(unsigned before) const {
+    uint32_t result[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) result[i] = __funnelshift_r(words[i], words[i + 1], 8 * before);
+    return {result[0], result[1], result[2], result[3]};
+  }
+};
+
 // Stores the values of one vector of x as elements of Out, by stores of 8 or 16 bytes.
 template <class Out, class A, int kWidth>
 __device__ __forceinline__ void store_values(unsigned char* address, const A (&values)[kWidth]) {

@@ -18,6 +18,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
   query.form = form;
   query.converts = call.request.in_dtype != call.request.out_dtype;
   query.by_elements = call.takes_elements;
+  query.bias_alone = call.has_bias_alone;
   return query;
 }
 
@@ -36,7 +37,8 @@ int32_t enough_of_4_vectors(const SoftmaxCall& call, int32_t lanes) {
   const SoftmaxFillRow& row = find_tuning_row(fill_of_4_vectors, &SoftmaxFillRow::max_lanes, lanes);
   if (call.is_plain) return call.has_tails ? row.plain_tails : row.plain;
   if (call.mask == SoftmaxMask::dense) return call.has_tails ? row.dense_tails : row.dense;
-  return call.mask == SoftmaxMask::bias ? (call.has_tails ? row.bias_tails : row.bias) : 0;
+  if (call.mask != SoftmaxMask::bias) return 0;
+  return call.has_tails && !call.has_bias_alone ? row.bias_tails : row.bias;
 }
 
 // Rows that are not 2^n vectors leave some threads without all their vectors.
@@ -134,11 +136,12 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
   vectors = std::min(vectors, max_vectors);
   // With a softcap threads hold more than vectors: more blocks are better than more vectors. With a scale per row
-  // float32 has no more vectors.
+  // float32 has no more vectors, nor has a bias alone in rows of any alignment.
   const int32_t few_vectors = call.request.backward ? 2 : 4;
   const bool has_few_vectors =
-      call.has_score_terms || (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
-  if (has_few_vectors && call.mask != SoftmaxMask::bias && max_vectors >= few_vectors &&
+      (call.mask == SoftmaxMask::bias ? call.has_bias_alone && call.has_tails : call.has_score_terms) ||
+      (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
+  if (has_few_vectors && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
     vectors = few_vectors;
     while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;

@@ -85,6 +85,8 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
   has_interval = request.has_diagonal || request.lengths_bytes != 0;
   is_plain = !request.backward && mask == SoftmaxMask::none && !has_interval;
   is_one_type = request.in_dtype == request.out_dtype && in_bytes <= 4;
+  has_bias_alone = mask == SoftmaxMask::bias && !has_score_terms && !has_dense && !has_interval &&
+                   request.bias_dtype == request.in_dtype && is_one_type;
   const int32_t out_bytes = dtype_info(request.out_dtype).element_bytes;
   vectors_agree =
       (request.pointers[softmax_out] == nullptr ||

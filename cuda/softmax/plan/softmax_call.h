@@ -26,6 +26,7 @@ struct SoftmaxCall {
   bool has_interval;        // lengths, causal or window
   bool is_plain;            // forward, without any mask or bias
   bool is_one_type;         // x and out have one type, of at most 4 bytes
+  bool has_bias_alone;      // a bias of x's type, and no other mask or score term
   bool vectors_agree;       // the columns of one vector of x are whole aligned units of out, and of y, in every row
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors

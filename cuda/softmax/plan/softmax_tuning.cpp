@@ -19,12 +19,14 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
   if (call.mask == SoftmaxMask::scores && call.in_bytes <= 4)
     return call.is_power_of_2 ? find(bias_16_bit, bias_16_bit) : find(bias_16_bit_any_length, bias_16_bit_any_length);
   if (has_scaled_scores(call.mask)) {
-    if (call.has_tails) return find(bias_16_bit_tails, bias_32_bit);
+    if (call.has_tails && !call.has_bias_alone) return find(bias_16_bit_tails, bias_32_bit);
     if (call.is_power_of_2 || call.in_bytes == 8) return find(bias_16_bit, bias_32_bit);
     return find(bias_16_bit_any_length, bias_32_bit_any_length);
   }
   if (call.mask == SoftmaxMask::dense) {
-    if (call.has_tails && call.row_bytes > dense_tails_as_interval_bytes) return find(interval_16_bit, interval_32_bit);
+    if (call.has_tails && call.request.columns > dense_tails_as_interval_columns)
+      return find(interval_16_bit, interval_32_bit);
+    if (call.has_tails) return find(dense_16_bit_tails, dense_32_bit_any_length);
     return call.is_power_of_2 ? find(dense_16_bit, dense_32_bit)
                               : find(dense_16_bit_any_length, dense_32_bit_any_length);
   }

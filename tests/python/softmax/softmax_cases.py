@@ -260,6 +260,9 @@ def _places() -> Iterator[SoftmaxCase]:
             yield SoftmaxCase(shape, dtype, "both bases shifted", x_lead=lead, out_lead=lead, mask=(3, 1, cols))
             leads = {"mask_lead": 2 * lead - 1, "bias_lead": lead}
             yield SoftmaxCase(shape, dtype, "mask and bias shifted", **leads, **everything)
+    for dtype, cols, lead in itertools.product(DTYPES[:3], (1501, 2000), range(4)):
+        bias = {"bias": (2, cols), "bias_lead": lead}
+        yield SoftmaxCase((3, 2, cols), dtype, "a bias at any place that rows share", scale=-0.5, **bias)
     for dtype in DTYPES[:3]:
         shape = (2, 2, 3003)
         yield SoftmaxCase(
