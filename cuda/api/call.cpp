@@ -81,6 +81,24 @@ Status check_same_or_apart(const Operand& input, const Layout& input_layout, con
   return is_same ? Status() : check_apart(input, input_layout, out, out_layout);
 }
 
+Status Tensors::add(const Operand& operand, const Layout& layout, bool is_output, int num_in_place) {
+  const DtypeInfo dtype = dtype_info(operand.dtype);
+  FLOWK_RETURN_IF_ERROR(check_size(operand.name, layout, dtype.element_bytes));
+  FLOWK_RETURN_IF_ERROR(check_pointer(operand.name, operand.pointer, dtype));
+  for (int i = 0; is_output && i < num_tensors_; ++i)
+    FLOWK_RETURN_IF_ERROR(
+        (i < num_in_place ? check_same_or_apart : check_apart)(operands_[i], layouts_[i], operand, layout));
+  operands_[num_tensors_] = operand;
+  layouts_[num_tensors_++] = layout;
+  return {};
+}
+
+Status Tensors::add_workspace(const void* workspace, size_t given_bytes, int64_t needed_bytes) {
+  if (needed_bytes == 0) return {};
+  FLOWK_RETURN_IF_ERROR(check_workspace_memory(workspace, given_bytes, needed_bytes));
+  return add({"workspace", workspace, nullptr, FLOWK_UINT8}, layout_of(1, &needed_bytes, nullptr), true);
+}
+
 Status check_grid(const char* parameter, const LaunchConfig& launch) {
   if (launch.num_blocks <= max_grid_blocks) return {};
   return Status::failure(FLOWK_STATUS_SIZE_OVERFLOW, "%s has too many elements: they need %lld blocks, must be <= %lld",

@@ -49,6 +49,25 @@ Status check_apart(const Operand& input, const Layout& input_layout, const Opera
 Status check_same_or_apart(const Operand& input, const Layout& input_layout, const Operand& out,
                            const Layout& out_layout);
 
+// The tensors of a call, inputs first. Each is checked: its size, its pointer, and that no output overlaps another one.
+class Tensors {
+ public:
+  // The output may be one of the first `num_in_place` tensors itself.
+  Status add(const Operand& operand, const Layout& layout, bool is_output, int num_in_place = 0);
+  // One that may be NULL.
+  Status add_optional(const Operand& operand, const Layout& layout, bool is_output, int num_in_place = 0) {
+    return operand.pointer == nullptr ? Status() : add(operand, layout, is_output, num_in_place);
+  }
+  // Also checks the workspace's own rules. Without effect if needed_bytes is 0.
+  Status add_workspace(const void* workspace, size_t given_bytes, int64_t needed_bytes);
+
+ private:
+  static constexpr int max_tensors = 8;
+  int num_tensors_ = 0;
+  Operand operands_[max_tensors];
+  Layout layouts_[max_tensors];
+};
+
 // `struct_bytes` is the size of the struct in one of the released headers.
 Status check_struct_bytes(const char* parameter, size_t struct_bytes, std::initializer_list<size_t> released_bytes);
 

@@ -83,34 +83,6 @@ Status check_vocabulary(int64_t columns, bool is_whole, flowk_cross_entropy_opti
   return {};
 }
 
-// The tensors of a call, inputs first: no output may overlap another one.
-class Tensors {
- public:
-  // `in_place`: the output may be the first tensor itself.
-  Status add(const Operand& operand, const Layout& layout, bool is_output, bool in_place = false) {
-    const DtypeInfo dtype = dtype_info(operand.dtype);
-    FLOWK_RETURN_IF_ERROR(check_size(operand.name, layout, dtype.element_bytes));
-    FLOWK_RETURN_IF_ERROR(check_pointer(operand.name, operand.pointer, dtype));
-    for (int i = 0; i < num_tensors_; ++i)
-      if (is_output)
-        FLOWK_RETURN_IF_ERROR(
-            (in_place && i == 0 ? check_same_or_apart : check_apart)(operands_[i], layouts_[i], operand, layout));
-    operands_[num_tensors_] = operand;
-    layouts_[num_tensors_++] = layout;
-    return {};
-  }
-  // One that may be NULL.
-  Status add_optional(const Operand& operand, const Layout& layout, bool is_output) {
-    return operand.pointer == nullptr ? Status() : add(operand, layout, is_output);
-  }
-
- private:
-  static constexpr int max_tensors = 8;
-  int num_tensors_ = 0;
-  Operand operands_[max_tensors];
-  Layout layouts_[max_tensors];
-};
-
 Status check_row_layout(const char* parameter, int32_t rank, const int64_t* shape, const int64_t* strides,
                         Layout* layout) {
   *layout = layout_of(rank, shape, strides);
@@ -176,43 +148,22 @@ Status add_results(const RowResults& results, flowk_dtype dtype, const Layout& p
   return tensors->add_optional({"entropy", results.entropy, nullptr, type}, per_row, true);
 }
 
-Status check_workspace(void* workspace, size_t given_bytes, int64_t needed_bytes, Tensors* tensors) {
-  if (needed_bytes == 0) return {};
-  FLOWK_RETURN_IF_ERROR(check_workspace_memory(workspace, given_bytes, needed_bytes));
-  return tensors->add({"workspace", workspace, nullptr, FLOWK_UINT8}, layout_of(1, &needed_bytes, nullptr), true);
-}
-
-struct ForwardArguments {
-  const void* logits;
-  const int64_t* logits_strides;
-  flowk_dtype dtype;
-  const void* targets;
-  flowk_dtype targets_dtype;
-  RowResults results;
-  int32_t rank;
-  const int64_t* shape;
-  const flowk_cross_entropy_options* options;
-};
-
-flowk_status forward(const ForwardArguments& arguments, void* workspace, size_t workspace_bytes, const PlanUse& use) {
+flowk_status forward(const CrossEntropyRequest& arguments, const int64_t* logits_strides, int32_t rank,
+                     const int64_t* shape, const flowk_cross_entropy_options* options, size_t workspace_bytes,
+                     const PlanUse& use) {
   const auto check = [&](CrossEntropyRequest* request, bool* is_empty) -> Status {
-    const bool is_shard = arguments.results.partials != nullptr;
-    request->logits = arguments.logits;
-    request->targets = arguments.targets;
-    request->dtype = arguments.dtype;
-    request->targets_dtype = arguments.targets_dtype;
-    request->results = arguments.results;
+    *request = arguments;
+    const bool is_shard = request->results.partials != nullptr;
     Tensors tensors;
     Layout per_row;
-    FLOWK_RETURN_IF_ERROR(check_logits(arguments.logits_strides, arguments.rank, arguments.shape, arguments.options,
-                                       !is_shard, request, is_empty, &tensors, &per_row));
+    FLOWK_RETURN_IF_ERROR(
+        check_logits(logits_strides, rank, shape, options, !is_shard, request, is_empty, &tensors, &per_row));
     if (*is_empty) return {};
-    FLOWK_RETURN_IF_ERROR(add_results(arguments.results, arguments.dtype, per_row, &tensors));
+    FLOWK_RETURN_IF_ERROR(add_results(request->results, request->dtype, per_row, &tensors));
     if (!use.explains)
-      FLOWK_RETURN_IF_ERROR(check_workspace(
-          workspace, workspace_bytes,
-          cross_entropy_workspace_bytes(request->num_rows, request->columns, request->dtype), &tensors));
-    request->workspace = workspace;
+      FLOWK_RETURN_IF_ERROR(
+          tensors.add_workspace(request->workspace, workspace_bytes,
+                                cross_entropy_workspace_bytes(request->num_rows, request->columns, request->dtype)));
     simplify(&request->rows);
     return {};
   };
@@ -285,29 +236,12 @@ flowk_status backward(const CrossEntropyRequest& arguments, const int64_t* logit
     FLOWK_RETURN_IF_ERROR(check_row_layout("dlogits", rank, shape, dlogits_strides, &dlogits));
     FLOWK_RETURN_IF_ERROR(check_no_self_overlap("dlogits", dlogits));
     for (int d = 0; d < rank - 1; ++d) request->rows.strides[2][d] = dlogits.strides[d];
-    FLOWK_RETURN_IF_ERROR(tensors.add({"dlogits", request->dlogits, nullptr, request->dtype}, dlogits, true, true));
+    FLOWK_RETURN_IF_ERROR(tensors.add({"dlogits", request->dlogits, nullptr, request->dtype}, dlogits, true, 1));
     simplify(&request->rows);
     return {};
   };
   return check_plan_run(use, check, "dlogits", plan_cross_entropy_backward, run_cross_entropy_backward,
                         explain_cross_entropy_backward);
-}
-
-CrossEntropyRequest backward_request(const void* logits, flowk_dtype dtype, const void* targets,
-                                     flowk_dtype targets_dtype, const void* lse, const void* entropy, const void* dloss,
-                                     const void* dlse, const void* dentropy, void* dlogits) {
-  CrossEntropyRequest request;
-  request.logits = logits;
-  request.dtype = dtype;
-  request.targets = targets;
-  request.targets_dtype = targets_dtype;
-  request.lse = lse;
-  request.entropy = entropy;
-  request.dloss = dloss;
-  request.dlse = dlse;
-  request.dentropy = dentropy;
-  request.dlogits = dlogits;
-  return request;
 }
 
 }  // namespace
@@ -327,18 +261,16 @@ flowk_status flowk_cross_entropy(const void* logits, const int64_t* logits_strid
                                  void* partials, int32_t rank, const int64_t* shape,
                                  const flowk_cross_entropy_options* options, void* workspace, size_t workspace_bytes,
                                  flowk_stream stream) {
-  return forward(
-      {logits, logits_strides, dtype, targets, targets_dtype, {loss, lse, entropy, partials}, rank, shape, options},
-      workspace, workspace_bytes, stream);
+  return forward({logits, targets, dtype, targets_dtype, workspace, {loss, lse, entropy, partials}}, logits_strides,
+                 rank, shape, options, workspace_bytes, stream);
 }
 
 flowk_status flowk_cross_entropy_explain(const void* logits, const int64_t* logits_strides, flowk_dtype dtype,
                                          const void* targets, flowk_dtype targets_dtype, void* loss, void* lse,
                                          void* entropy, void* partials, int32_t rank, const int64_t* shape,
                                          const flowk_cross_entropy_options* options, char* text, size_t text_bytes) {
-  return forward(
-      {logits, logits_strides, dtype, targets, targets_dtype, {loss, lse, entropy, partials}, rank, shape, options},
-      nullptr, 0, {text, text_bytes});
+  return forward({logits, targets, dtype, targets_dtype, nullptr, {loss, lse, entropy, partials}}, logits_strides, rank,
+                 shape, options, 0, {text, text_bytes});
 }
 
 flowk_status flowk_cross_entropy_merge(const void* partials, int64_t num_shards, const void* targets,
@@ -363,7 +295,7 @@ flowk_status flowk_cross_entropy_backward(const void* logits, const int64_t* log
                                           const void* dentropy, void* dlogits, const int64_t* dlogits_strides,
                                           int32_t rank, const int64_t* shape,
                                           const flowk_cross_entropy_options* options, flowk_stream stream) {
-  return backward(backward_request(logits, dtype, targets, targets_dtype, lse, entropy, dloss, dlse, dentropy, dlogits),
+  return backward({logits, targets, dtype, targets_dtype, nullptr, {}, lse, entropy, dloss, dlse, dentropy, dlogits},
                   logits_strides, dlogits_strides, rank, shape, options, stream);
 }
 
@@ -374,7 +306,7 @@ flowk_status flowk_cross_entropy_backward_explain(const void* logits, const int6
                                                   int32_t rank, const int64_t* shape,
                                                   const flowk_cross_entropy_options* options, char* text,
                                                   size_t text_bytes) {
-  return backward(backward_request(logits, dtype, targets, targets_dtype, lse, entropy, dloss, dlse, dentropy, dlogits),
+  return backward({logits, targets, dtype, targets_dtype, nullptr, {}, lse, entropy, dloss, dlse, dentropy, dlogits},
                   logits_strides, dlogits_strides, rank, shape, options, {text, text_bytes});
 }
 

@@ -48,42 +48,6 @@ Status check_num_alphas(int64_t channels, const DtypeInfo& alpha_dtype) {
                          static_cast<long long>(channels), alpha_dtype.element_bytes);
 }
 
-// A tensor's memory.
-struct Memory {
-  const char* name;
-  const void* pointer;
-  int64_t num_bytes;
-};
-
-Status check_apart(const Memory& a, const Memory& b) {
-  if (a.pointer == nullptr || b.pointer == nullptr) return {};
-  const uintptr_t a_begin = reinterpret_cast<uintptr_t>(a.pointer), b_begin = reinterpret_cast<uintptr_t>(b.pointer);
-  if (a_begin + static_cast<uintptr_t>(a.num_bytes) <= b_begin ||
-      b_begin + static_cast<uintptr_t>(b.num_bytes) <= a_begin)
-    return {};
-  return Status::failure(FLOWK_STATUS_OVERLAP, "%s = %p overlaps %s = %p of %lld bytes", a.name, a.pointer, b.name,
-                         b.pointer, static_cast<long long>(b.num_bytes));
-}
-
-Status check_apart_or_same(const Memory& a, const Memory& b) {
-  return a.pointer == b.pointer ? Status() : check_apart(a, b);
-}
-
-// The tensors of a backward call.
-struct GradientMemory {
-  Memory dy, x, dx, alpha, dalpha;
-};
-GradientMemory memory_of(const PreluBackwardRequest& request) {
-  const int64_t num_elements = request.outer * request.channels * request.inner;
-  const int64_t num_bytes = num_elements * dtype_info(request.dtype).element_bytes;
-  const int64_t alpha_bytes = request.channels * dtype_info(request.alpha_dtype).element_bytes;
-  return {{"dy", request.dy, num_bytes},
-          {"x", request.x, num_bytes},
-          {"dx", request.dx, num_bytes},
-          {"alpha", request.alpha, alpha_bytes},
-          {"dalpha", request.dalpha, alpha_bytes}};
-}
-
 Status check_prelu(const PreluRequest& request, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
@@ -91,12 +55,11 @@ Status check_prelu(const PreluRequest& request, bool* is_empty) {
   FLOWK_RETURN_IF_ERROR(check_sizes(request.outer, request.channels, request.inner, dtype, &num_elements));
   *is_empty = num_elements == 0;
   if (*is_empty) return {};
-  FLOWK_RETURN_IF_ERROR(check_pointer("x", request.x, dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("alpha", request.alpha, alpha_dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("y", request.y, dtype));
-  const Memory y = {"y", request.y, num_elements * dtype.element_bytes};
-  FLOWK_RETURN_IF_ERROR(check_apart_or_same(y, {"x", request.x, y.num_bytes}));
-  return check_apart(y, {"alpha", request.alpha, request.channels * alpha_dtype.element_bytes});
+  const Layout elements = layout_of(1, &num_elements, nullptr), alphas = layout_of(1, &request.channels, nullptr);
+  Tensors tensors;
+  FLOWK_RETURN_IF_ERROR(tensors.add({"x", request.x, nullptr, request.dtype}, elements, false));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"alpha", request.alpha, nullptr, request.alpha_dtype}, alphas, false));
+  return tensors.add({"y", request.y, nullptr, request.dtype}, elements, true, 1);
 }
 
 flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
@@ -105,7 +68,7 @@ flowk_status prelu(const PreluRequest& arguments, const PlanUse& use) {
 }
 
 // The workspace is checked later, when the device is known.
-Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty) {
+Status check_prelu_backward(const PreluBackwardRequest& request, Tensors* tensors, bool* is_empty) {
   DtypeInfo dtype, alpha_dtype;
   int64_t num_elements = 0;
   FLOWK_RETURN_IF_ERROR(check_types(request.dtype, request.alpha_dtype, &dtype, &alpha_dtype));
@@ -115,18 +78,15 @@ Status check_prelu_backward(const PreluBackwardRequest& request, bool* is_empty)
   if (*is_empty) return {};
   if (request.dx == nullptr && request.dalpha == nullptr)
     return Status::failure(FLOWK_STATUS_NULL_POINTER, "dx = NULL and dalpha = NULL, one must not be");
-  if (request.dalpha != nullptr) FLOWK_RETURN_IF_ERROR(check_pointer("dalpha", request.dalpha, alpha_dtype));
-  if (num_elements == 0) return {};
-  FLOWK_RETURN_IF_ERROR(check_pointer("dy", request.dy, dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("x", request.x, dtype));
-  FLOWK_RETURN_IF_ERROR(check_pointer("alpha", request.alpha, alpha_dtype));
-  if (request.dx != nullptr) FLOWK_RETURN_IF_ERROR(check_pointer("dx", request.dx, dtype));
-  const auto [dy, x, dx, alpha, dalpha] = memory_of(request);
-  FLOWK_RETURN_IF_ERROR(check_apart_or_same(dx, dy));
-  FLOWK_RETURN_IF_ERROR(check_apart_or_same(dx, x));
-  FLOWK_RETURN_IF_ERROR(check_apart(dx, alpha));
-  for (const Memory& other : {dy, x, dx, alpha}) FLOWK_RETURN_IF_ERROR(check_apart(dalpha, other));
-  return {};
+  const flowk_dtype type = request.dtype, alpha_type = request.alpha_dtype;
+  const Layout elements = layout_of(1, &num_elements, nullptr), alphas = layout_of(1, &request.channels, nullptr);
+  if (num_elements > 0) {
+    FLOWK_RETURN_IF_ERROR(tensors->add({"dy", request.dy, nullptr, type}, elements, false));
+    FLOWK_RETURN_IF_ERROR(tensors->add({"x", request.x, nullptr, type}, elements, false));
+    FLOWK_RETURN_IF_ERROR(tensors->add({"alpha", request.alpha, nullptr, alpha_type}, alphas, false));
+    FLOWK_RETURN_IF_ERROR(tensors->add_optional({"dx", request.dx, nullptr, type}, elements, true, 2));
+  }
+  return tensors->add_optional({"dalpha", request.dalpha, nullptr, alpha_type}, alphas, true);
 }
 
 // The result of flowk_prelu_backward_workspace_bytes(). It takes a plan for each alignment, so each thread keeps its
@@ -154,24 +114,17 @@ int64_t needed_workspace_bytes(const PreluBackwardRequest& request, const Device
   return answer.num_bytes;
 }
 
-Status check_workspace(const PreluBackwardRequest& request, const Device& device, size_t workspace_bytes) {
-  if (request.dalpha == nullptr) return {};
-  const int64_t needed_bytes = needed_workspace_bytes(request, device);
-  if (needed_bytes == 0) return {};
-  FLOWK_RETURN_IF_ERROR(check_workspace_memory(request.workspace, workspace_bytes, needed_bytes));
-  const Memory workspace = {"workspace", request.workspace, needed_bytes};
-  const auto [dy, x, dx, alpha, dalpha] = memory_of(request);
-  for (const Memory& other : {dy, x, dx, alpha, dalpha}) FLOWK_RETURN_IF_ERROR(check_apart(workspace, other));
-  return {};
-}
-
 flowk_status prelu_backward(const PreluBackwardRequest& arguments, size_t workspace_bytes, const PlanUse& use) {
+  Tensors tensors;
   const auto check = [&](PreluBackwardRequest* request, bool* is_empty) {
-    return check_prelu_backward(*request = arguments, is_empty);
+    return check_prelu_backward(*request = arguments, &tensors, is_empty);
   };
   return check_plan_run<PreluBackwardRequest>(
       use, check, [&](const PreluBackwardRequest& request, const Device& device) -> Status {
-        if (!use.explains) FLOWK_RETURN_IF_ERROR(check_workspace(request, device, workspace_bytes));
+        if (!use.explains) {
+          const int64_t needed_bytes = request.dalpha == nullptr ? 0 : needed_workspace_bytes(request, device);
+          FLOWK_RETURN_IF_ERROR(tensors.add_workspace(request.workspace, workspace_bytes, needed_bytes));
+        }
         PreluBackwardPlan plan;
         plan_prelu_backward(request, device, {}, &plan);
         FLOWK_RETURN_IF_ERROR(check_grid(request.dx != nullptr ? "dx" : "dalpha", plan.launch));

@@ -190,11 +190,11 @@ class ElementwiseKernel:
     def __call__(self, *operands: Array | Number, out: Array | None = None, stream: Stream | None = None) -> Any:
         """Applies the formula to `operands`, and writes to `out`, which may also be the last operand, or to a new array
         of the first array's kind. `stream` as in `permute`."""
-        if len(operands) == len(self._names) + 1 and out is None:
-            operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
-        if len(operands) != len(self._names):
-            raise TypeError(f"{self.__name__} takes {count_of(len(self._names), 'input')}, got {len(operands)}")
         path = self._path
+        if len(operands) != path.num_inputs:
+            if len(operands) != path.num_inputs + 1 or out is not None:
+                raise TypeError(f"{self.__name__} takes {count_of(path.num_inputs, 'input')}, got {len(operands)}")
+            operands, out = operands[:-1], operands[-1]  # type: ignore[assignment]
         return (path.call if call_path.is_compiling() else path.cached_call)(*operands, out, stream)
 
     def _request(self, *operands: Any) -> Request:

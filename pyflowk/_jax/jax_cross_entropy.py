@@ -24,9 +24,21 @@ from .._arrays.dtypes import float_type
 from .._native.abi import DType
 from .._operators.array_checks import check_per_row, result_type
 from .._operators.cross_entropy_arguments import Options, check_logits, checked_options
+from .._operators.row_derivatives import CrossEntropyTerms
 from . import primitives
 from .jax_types import array, static_number
-from .primitives import Attributes, ExactFloat, batch_size, batched_at, bind, computed, custom_call, is_zero, zero_of
+from .primitives import (
+    XP,
+    Attributes,
+    ExactFloat,
+    batch_size,
+    batched_at,
+    bind,
+    computed,
+    custom_call,
+    is_zero,
+    zero_of,
+)
 
 _NUMBERS = ("scale", "softcap", "label_smoothing", "z_loss")
 
@@ -70,54 +82,19 @@ def _options(given: dict[str, Any]) -> Options:
 # ---- formulas: what is differentiated -------------------------------------------------------------------------------
 
 
-class _Terms:
-    """z of the logits, its derivative and p, in the type that the library computes in."""
-
-    def __init__(self, logits: Any, targets: Any, lse: Any, options: Options) -> None:
-        columns = jnp.arange(options.vocab_start, options.vocab_start + logits.shape[-1])
-        self.options = options
-        self.size = options.vocab_size or options.vocab_start + logits.shape[-1]
-        self.is_target = columns == targets[..., None]
-        self.is_ignored = targets == options.ignore_index
-        self.is_invalid = ((targets < 0) | (targets >= self.size)) & ~self.is_ignored
-        self.z = float(options.scale) * logits.astype(lse.dtype)
-        self.slope: Any = float(options.scale)
-        if options.softcap:
-            is_finite = ~jnp.isneginf(self.z)
-            capped = options.softcap * jnp.tanh(self.z / options.softcap)
-            self.slope = jnp.where(is_finite, self.slope * (1 - (capped / options.softcap) ** 2), 0)
-            self.z = jnp.where(is_finite, capped, self.z)
-        self.lse = jnp.where(jnp.isneginf(lse), 0, lse)
-        self.p = jnp.exp(self.z - self.lse[..., None])
-        self.factor = 1 + 2 * options.z_loss * self.lse
-
-    def of_entropy(self, entropy: Any) -> Any:
-        """The derivative of the entropy with respect to z."""
-        return jnp.where(self.p == 0, 0, -self.p * (self.z - self.lse[..., None] + entropy[..., None]))
+def _terms(logits: Any, targets: Any, lse: Any, options: Options) -> CrossEntropyTerms:
+    columns = jnp.arange(options.vocab_start, options.vocab_start + logits.shape[-1])
+    return CrossEntropyTerms(XP, columns, logits.astype(lse.dtype), targets, lse, options)
 
 
 def _tangent_formula(t: Any, logits: Any, targets: Any, lse: Any, *entropy: Any, options: Options, **_: Any) -> Any:
-    terms = _Terms(logits, targets, lse, options)
-    t_z = t.astype(lse.dtype) * terms.slope
-    of_lse = jnp.sum(terms.p * t_z, -1)
-    of_target = jnp.sum(jnp.where(terms.is_target, t_z, 0), -1)
-    smooth = options.label_smoothing
-    of_loss = terms.factor * of_lse - (1 - smooth) * of_target - smooth * jnp.sum(t_z, -1) / terms.size
-    results = [jnp.where(terms.is_invalid, jnp.nan, of_loss), of_lse]
-    results += [jnp.sum(terms.of_entropy(one) * t_z, -1) for one in entropy]
-    return jnp.stack([jnp.where(terms.is_ignored, 0, one) for one in results])
+    return jnp.stack(_terms(logits, targets, lse, options).tangents(t.astype(lse.dtype), entropy))
 
 
 def _backward_formula(d: Any, logits: Any, targets: Any, lse: Any, *entropy: Any, options: Options, **_: Any) -> Any:
-    terms = _Terms(logits, targets, lse, options)
-    smooth = options.label_smoothing
-    dloss = d[0][..., None]
-    dz = terms.p * (d[0] * terms.factor + d[1])[..., None]
-    dz = dz - dloss * (terms.is_target * (1 - smooth) + smooth / terms.size)
-    for one in entropy:
-        dz = dz + d[2][..., None] * terms.of_entropy(one)
-    dz = jnp.where(terms.is_invalid[..., None], jnp.nan, dz * terms.slope)
-    return jnp.where(terms.is_ignored[..., None], 0, dz).astype(logits.dtype)
+    dloss, dlse, *dentropy = d
+    gradient = _terms(logits, targets, lse, options).gradient(dloss, dlse, list(zip(entropy, dentropy)))
+    return gradient.astype(logits.dtype)
 
 
 # ---- primitives -----------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ import numpy as np
 from .._arguments import shown
 from .._arrays.dtypes import FLOAT_TYPES, float_type
 from .._native.abi import DType
+from .._operators.row_derivatives import softcap_slope, softmax_gradient, softmax_tangent
 from .._operators.softmax_arguments import (
     MEMBERS,
     OF_MASK,
@@ -43,6 +44,7 @@ from .._typing import DTypeLike
 from . import primitives
 from .jax_types import array, requested_type, static_number
 from .primitives import (
+    XP,
     Attributes,
     batch_size,
     batched_at,
@@ -182,8 +184,7 @@ def _slope(options: Options, scale: float, given: dict[str, Any]) -> Any:
     if not options.softcap:
         return factor
     (x,) = _values(given["scores"].dtype, given["scores"])
-    t = jnp.tanh(factor * x / float(options.softcap))
-    return factor * (1 - t * t)
+    return factor * softcap_slope(XP, factor * x, float(options.softcap))
 
 
 def _tangent_formula(
@@ -198,11 +199,7 @@ def _tangent_formula(
 ) -> Any:
     t_, y_ = _values(dtype, t, y)
     t_ = t_ * _slope(options, scale, dict(zip(of_mask, others)))
-    if options.log:
-        masked = jnp.isneginf(y_)
-        total = jnp.sum(jnp.where(masked, 0, jnp.exp(y_) * t_), axis=-1, keepdims=True)
-        return jnp.where(masked, 0, t_ - total).astype(dtype)
-    return (y_ * t_ - y_ * jnp.sum(y_ * t_, axis=-1, keepdims=True)).astype(dtype)
+    return softmax_tangent(XP, y_, t_, log=options.log).astype(dtype)
 
 
 def _backward_formula(
@@ -216,13 +213,9 @@ def _backward_formula(
     **parameters: Any,
 ) -> Any:
     dy_, y_ = _values(dtype, dy, y)
-    dlse = others[0][..., None] if "dlse" in of_mask else 0
-    slope = _slope(options, scale, dict(zip(of_mask, others)))
-    if not options.log:
-        return (slope * y_ * (dy_ - jnp.sum(y_ * dy_, axis=-1, keepdims=True) + dlse)).astype(dtype)
-    masked = jnp.isneginf(y_)
-    total = jnp.sum(jnp.where(masked, 0, dy_), axis=-1, keepdims=True) - dlse
-    return (slope * jnp.where(masked, 0, dy_ - jnp.exp(y_) * total)).astype(dtype)
+    given = dict(zip(of_mask, others))
+    dz, _ = softmax_gradient(XP, dy_, y_, given.get("dlse"), log=options.log)
+    return (_slope(options, scale, given) * dz).astype(dtype)
 
 
 def _bias_tangent_formula(t: Any, t_bias: Any, y: Any, *others: Any, scale: float, **parameters: Any) -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._operators.row_derivatives import MergeTerms
 from .._operators.softmax_arguments import MERGED, check_merge
 from . import primitives
 from .jax_types import array
-from .primitives import batch_size, batched_at, bind, custom_call, is_zero, zero_of
+from .primitives import XP, batch_size, batched_at, bind, custom_call, is_zero, zero_of
 
 
 def softmax_merge(arrays: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
@@ -37,16 +38,9 @@ def _jvp(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any
         return results, [zero_of(one) for one in results]
     y1, lse1, y2, lse2 = primals
     wide = lse1.dtype
-    masked1, masked2 = jnp.isneginf(lse1), jnp.isneginf(lse2)
-    distance = jnp.where(masked1 & masked2, 0, lse1 - lse2)
-    first = jnp.where(masked1, 0, jax.nn.sigmoid(distance))
-    second = jnp.where(masked2, 0, jax.nn.sigmoid(-distance))
-    ty1, tlse1, ty2, tlse2 = (
-        jnp.zeros(one.shape, wide) if is_zero(t) else t.astype(wide) for t, one in zip(tangents, primals)
-    )
-    apart = jnp.where(masked1[..., None], 0, y1.astype(wide)) - jnp.where(masked2[..., None], 0, y2.astype(wide))
-    ty = first[..., None] * ty1 + second[..., None] * ty2 + (first * second * (tlse1 - tlse2))[..., None] * apart
-    return results, [ty.astype(y1.dtype), first * tlse1 + second * tlse2]
+    t = (jnp.zeros(one.shape, wide) if is_zero(t) else t.astype(wide) for t, one in zip(tangents, primals))
+    ty, tlse = MergeTerms(XP, y1.astype(wide), lse1, y2.astype(wide), lse2).tangents(*t)
+    return results, [ty.astype(y1.dtype), tlse]
 
 
 def _batch(primitive: Any, operands: Any, dimensions: Any) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from . import jax_names as names
 
 Formula = Callable[..., Any]
 Attributes = dict[str, Any]  # of a handler: NumPy's scalars and arrays
+XP = SimpleNamespace(**vars(jnp), sigmoid=jax.nn.sigmoid)  # for row_derivatives.py
 _bits_of = struct.Struct("d").pack
 
 

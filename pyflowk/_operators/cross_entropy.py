@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from ctypes import c_int, c_int32, c_int64
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -112,9 +113,9 @@ def cross_entropy(
     array([0.693, 2.127], dtype=float32)
     """
     results = (_PATH.call if call_path.is_compiling() else _PATH.cached_call)(
-        *(logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy),
-        *(loss_out, lse_out, entropy_out, stream),
-    )
+        logits, targets, scale, softcap, label_smoothing, z_loss, ignore_index, entropy, loss_out, lse_out, entropy_out,
+        stream,
+    )  # fmt: skip
     return results if entropy else results[:2]  # type: ignore[no-any-return]
 
 
@@ -171,9 +172,9 @@ def cross_entropy_backward(
         As `cross_entropy`.
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(  # type: ignore[no-any-return]
-        *(logits, targets, lse, dloss, dlse, entropy, dentropy),
-        *(scale, softcap, label_smoothing, z_loss, ignore_index, vocab_start, vocab_size, out, stream),
-    )
+        logits, targets, lse, dloss, dlse, entropy, dentropy, scale, softcap, label_smoothing, z_loss, ignore_index,
+        vocab_start, vocab_size, out, stream,
+    )  # fmt: skip
 
 
 def cross_entropy_partials(
@@ -246,52 +247,32 @@ def cross_entropy_merge(
         Of targets' shape.
     """
     return (_MERGE_PATH.call if call_path.is_compiling() else _MERGE_PATH.cached_call)(  # type: ignore[no-any-return]
-        *(partials, targets, vocab_size, label_smoothing, z_loss, ignore_index),
-        *(loss_out, lse_out, entropy_out, stream),
-    )
+        partials, targets, vocab_size, label_smoothing, z_loss, ignore_index, loss_out, lse_out, entropy_out, stream,
+    )  # fmt: skip
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
 
 
-def _cross_entropy(
-    logits: Any,
-    targets: Any,
-    scale: Any,
-    softcap: Any,
-    label_smoothing: Any,
-    z_loss: Any,
-    ignore_index: Any,
-    *rest: Any,
-) -> Request:
-    needs_entropy, _, _, entropy_out = rest
-    wants = boolean(needs_entropy, "entropy")
+def _request_of(operation: Operation, function: Callable[..., Any]) -> Callable[..., Request]:
+    """The request of a function that takes the operation's arrays and members of Options."""
+    count = len(operation.names)
+    names = [word.rstrip("=") for word in parameters_of(function).split()[count:]]
+
+    def request(*given: Any) -> Request:
+        return Request(operation, given[:count], checked_options(**dict(zip(names, given[count:]))))
+
+    request.__name__ = function.__name__
+    return request
+
+
+def _cross_entropy(*given: Any) -> Request:
+    *values, entropy, _, _, entropy_out = given
+    wants = boolean(entropy, "entropy")
     if entropy_out is not None and not wants:
         raise ValueError("entropy_out is given, must be None where entropy is False")
-    options = checked_options(
-        scale=scale, softcap=softcap, label_smoothing=label_smoothing, z_loss=z_loss, ignore_index=ignore_index
-    )
-    return Request(_FORWARD, (logits, targets), (options, wants))
-
-
-def _cross_entropy_backward(*arguments: Any) -> Request:
-    return Request(_BACKWARD, arguments[:7], checked_options(**dict(zip(Options._fields, arguments[7:]))))
-
-
-def _cross_entropy_partials(logits: Any, targets: Any, start: Any, size: Any, *numbers: Any) -> Request:
-    scale, softcap, ignore_index = numbers
-    options = checked_options(
-        scale=scale, softcap=softcap, ignore_index=ignore_index, vocab_start=start, vocab_size=size
-    )
-    return Request(_PARTIALS, (logits, targets), (options, False))
-
-
-def _cross_entropy_merge(partials: Any, targets: Any, size: Any, *numbers: Any) -> Request:
-    label_smoothing, z_loss, ignore_index = numbers
-    options = checked_options(
-        label_smoothing=label_smoothing, z_loss=z_loss, ignore_index=ignore_index, vocab_size=size
-    )
-    return Request(_MERGE, (partials, targets), options)
+    request = _FORWARD_REQUEST(*values)
+    return request._replace(options=(request.options, wants))
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------
@@ -301,14 +282,15 @@ def _plan_forward(
     is_shard: bool,
     signatures: tuple[Signature, ...],
     outs: tuple[Geometry | None, ...],
-    settings: tuple[Options, bool],
+    settings: Any,
     library: Any = None,
 ) -> Program | None:
-    """The plan of flowk_cross_entropy(): of its results, or of the partial results of a shard."""
+    """The plan of flowk_cross_entropy(): of its results, or of the partial results of a shard. `settings` are Options,
+    for the results with whether the entropy is needed."""
     names = ("logits", "targets")
     require_arrays(names, signatures)
     logits, targets = signatures
-    options, needs_entropy = settings
+    options, needs_entropy = (settings, False) if is_shard else settings
     shape = tuple(logits[0])
     code = check_logits(shape, logits[2], tuple(targets[0]), targets[2], options)
     copied = copied_inputs(names, signatures)
@@ -419,7 +401,8 @@ _MERGE = Operation(
 )
 _BACKWARD_NAMES = ("logits", "targets", "lse", "dloss", "dlse", "entropy", "dentropy")
 _BACKWARD = Operation(_BACKWARD_NAMES, _plan_backward, operator="cross_entropy_backward")
+_FORWARD_REQUEST = _request_of(_FORWARD, cross_entropy)
 _PATH = CallPath(parameters_of(cross_entropy), _cross_entropy, _OUT_NAMES, takes_outs=True)
-_PARTIALS_PATH = CallPath(parameters_of(cross_entropy_partials), _cross_entropy_partials)
-_MERGE_PATH = CallPath(parameters_of(cross_entropy_merge), _cross_entropy_merge, _OUT_NAMES)
-_BACKWARD_PATH = CallPath(parameters_of(cross_entropy_backward), _cross_entropy_backward)
+_PARTIALS_PATH = CallPath(parameters_of(cross_entropy_partials), _request_of(_PARTIALS, cross_entropy_partials))
+_MERGE_PATH = CallPath(parameters_of(cross_entropy_merge), _request_of(_MERGE, cross_entropy_merge), _OUT_NAMES)
+_BACKWARD_PATH = CallPath(parameters_of(cross_entropy_backward), _request_of(_BACKWARD, cross_entropy_backward))

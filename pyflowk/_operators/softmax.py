@@ -173,9 +173,9 @@ def masked_softmax(
     if others:
         raise other_name(next(iter(others)))
     return (_FORWARD_PATH.call if call_path.is_compiling() else _FORWARD_PATH.cached_call)(
-        *(x, mask, lengths, bias, sinks, row_scale, lengths_from_right, causal, causal_offset, window, softcap, log),
-        *(batch_invariant, return_lse, dtype, scale, out, lse_out, stream),
-    )
+        x, mask, lengths, bias, sinks, row_scale, lengths_from_right, causal, causal_offset, window, softcap, log,
+        batch_invariant, return_lse, dtype, scale, out, lse_out, stream,
+    )  # fmt: skip
 
 
 def masked_softmax_backward(
@@ -265,9 +265,9 @@ def masked_softmax_backward(
     array([[ 0.25, -0.25,  0.  ,  0.  ]])
     """
     return (_BACKWARD_PATH.call if call_path.is_compiling() else _BACKWARD_PATH.cached_call)(
-        *(dy, y, dlse, lengths, scores, sinks, lse, row_scale, lengths_from_right, causal, causal_offset, window),
-        *(softcap, log, batch_invariant, return_dsinks, dtype, scale, out, dsinks_out, stream),
-    )
+        dy, y, dlse, lengths, scores, sinks, lse, row_scale, lengths_from_right, causal, causal_offset, window, softcap,
+        log, batch_invariant, return_dsinks, dtype, scale, out, dsinks_out, stream,
+    )  # fmt: skip
 
 
 def softmax(

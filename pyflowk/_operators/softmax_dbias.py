@@ -103,10 +103,9 @@ def masked_softmax_backward_dbias(
     """
     both = _PATH.call if call_path.is_compiling() else _PATH.cached_call
     return both(  # type: ignore[no-any-return]
-        *(dy, y, bias, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, batch_invariant),
-        *(need_dx, dtype, scale),
-        *(dx_out, dbias_out, workspace, stream),
-    )
+        dy, y, bias, dlse, lengths, lengths_from_right, causal, causal_offset, window, log, batch_invariant, need_dx,
+        dtype, scale, dx_out, dbias_out, workspace, stream,
+    )  # fmt: skip
 
 
 def masked_softmax_backward_dbias_workspace_bytes(y: Array, bias: Array) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._operators.row_derivatives import MergeTerms
 from .registration import Rules, batched, keep, register_operator
 
 
@@ -19,16 +20,9 @@ def _results(y1: Tensor, lse1: Tensor, y2: Tensor, lse2: Tensor) -> tuple[Tensor
     return y1.new_empty(y1.shape), lse1.new_empty(lse1.shape)
 
 
-class _Terms:
-    """The weights of both halves, and their rows in lse's type, 0 where all is masked out."""
-
-    def __init__(self, y1: Tensor, lse1: Tensor, y2: Tensor, lse2: Tensor) -> None:
-        masked1, masked2 = lse1 == -torch.inf, lse2 == -torch.inf
-        distance = torch.where(masked1 & masked2, 0, lse1 - lse2)
-        self.first = torch.where(masked1, 0, torch.sigmoid(distance))
-        self.second = torch.where(masked2, 0, torch.sigmoid(-distance))
-        self.y1 = torch.where(masked1.unsqueeze(-1), 0, y1.to(lse1.dtype))
-        self.y2 = torch.where(masked2.unsqueeze(-1), 0, y2.to(lse1.dtype))
+def _terms(ctx: Any) -> MergeTerms:
+    y1, lse1, y2, lse2 = ctx.saved_tensors
+    return MergeTerms(torch, y1.to(lse1.dtype), lse1, y2.to(lse1.dtype), lse2)
 
 
 class _Merge(Rules):
@@ -36,20 +30,18 @@ class _Merge(Rules):
         keep(ctx, *arguments)
 
     def backward(self, ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        terms, (dy, dlse) = _Terms(*ctx.saved_tensors), gradients
+        terms, (dy, dlse) = _terms(ctx), gradients
         dy = dy.to(dlse.dtype)
-        moved = terms.first * terms.second * (dy * (terms.y1 - terms.y2)).sum(-1)
+        moved = terms.first * terms.second * (dy * terms.apart).sum(-1)
         halves = ((terms.first, terms.first * dlse + moved), (terms.second, terms.second * dlse - moved))
         dtype = ctx.saved_tensors[0].dtype
         return tuple(one for weight, of_lse in halves for one in ((weight.unsqueeze(-1) * dy).to(dtype), of_lse))
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
-        terms = _Terms(*ctx.saved_tensors)
         given = [torch.zeros_like(one) if t is None else t for t, one in zip(tangents, ctx.saved_tensors)]
-        ty1, tlse1, ty2, tlse2 = (one.to(terms.first.dtype) for one in given)
-        ty = terms.first.unsqueeze(-1) * ty1 + terms.second.unsqueeze(-1) * ty2
-        ty = ty + (terms.first * terms.second * (tlse1 - tlse2)).unsqueeze(-1) * (terms.y1 - terms.y2)
-        return ty.to(ctx.saved_tensors[0].dtype), terms.first * tlse1 + terms.second * tlse2
+        dtype, wide = (one.dtype for one in ctx.saved_tensors[:2])
+        ty, tlse = _terms(ctx).tangents(*(one.to(wide) for one in given))
+        return ty.to(dtype), tlse
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         moved = [batched(one, dim, size) for one, dim in zip(arguments, in_dims)]

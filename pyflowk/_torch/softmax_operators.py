@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._operators.row_derivatives import softcap_slope, softmax_gradient, softmax_tangent
 from .._operators.softmax_arguments import MEMBERS, OF_GRADIENT, PER_ROW, order_in_memory
 from .registration import (
     CALLS,
@@ -81,14 +82,6 @@ def _empty_with_dbias(
     return dy.new_empty(dy.shape, dtype=dtype or dy.dtype), bias.new_empty(bias.shape)
 
 
-def _projected(y: Tensor, t: Tensor, *, log: bool) -> Tensor:
-    """The derivative of softmax, or its logarithm, with value y along t; 0 in masked-out columns."""
-    if not log:
-        return y * (t - (y * t).sum(-1, keepdim=True))
-    unmasked = y != -torch.inf
-    return torch.where(unmasked, t - (torch.exp(y) * torch.where(unmasked, t, 0)).sum(-1, keepdim=True), 0)
-
-
 class _Softmax(Rules):
     def __init__(self, log: bool) -> None:
         self.log = log
@@ -108,7 +101,7 @@ class _Softmax(Rules):
 
     def jvp(self, ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         y, t = ctx.saved_tensors[0], tangents[0]
-        return None if t is None else _projected(y, t, log=self.log).to(y.dtype)
+        return None if t is None else softmax_tangent(torch, y, t, log=self.log).to(y.dtype)
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         return operator(arguments[0].movedim(in_dims[0], 0), *arguments[1:]), 0
@@ -192,7 +185,7 @@ class _MaskedSoftmax(Rules):
         t, of_sinks = self._moved(ctx, tangents)
         if t is None and of_sinks is None:
             return None
-        moved: Any = 0 if t is None else _projected(y, t.expand(y.shape), log=log)
+        moved: Any = 0 if t is None else softmax_tangent(torch, y, t.expand(y.shape), log=log)
         if of_sinks is not None:
             moved = moved - (torch.where(y == -torch.inf, 0, of_sinks) if log else y * of_sinks)
         return moved.to(y.dtype)
@@ -249,18 +242,7 @@ def _slope(x: Tensor | None, row_scale: Tensor | None, options: dict[str, Any]) 
     if not softcap:
         return 1.0
     assert x is not None
-    t = torch.tanh(options["scale"] * _column(row_scale, 1.0) * x.to(row_type(x.dtype)) / softcap)
-    return 1 - t * t
-
-
-def _gradient_of_z(dy: Tensor, y: Tensor, dlse: Tensor | None, *, log: bool) -> tuple[Tensor, Tensor]:
-    """The gradient of the scores, and the row's sum in it."""
-    if log:
-        unmasked = y != -torch.inf
-        total = torch.where(unmasked, dy, 0).sum(-1, keepdim=True) - _column(dlse, 0.0)
-        return torch.where(unmasked, dy - torch.exp(y) * total, 0), total
-    total = (y * dy).sum(-1, keepdim=True) - _column(dlse, 0.0)
-    return y * (dy - total), total
+    return softcap_slope(torch, options["scale"] * _column(row_scale, 1.0) * x.to(row_type(x.dtype)), softcap)
 
 
 class _Backward(FormulaRules):
@@ -280,7 +262,7 @@ class _Backward(FormulaRules):
         """dx, and dsinks if there are sinks and lse; y is 0, or -infinity, in masked-out columns."""
         dy, y, dlse, _, scores, sinks, lse, row_scale = tensors
         options = ctx.options
-        dz, total = _gradient_of_z(dy, y, dlse, log=options["log"])
+        dz, total = softmax_gradient(torch, dy, y, dlse, log=options["log"])
         dx = dz * (options["scale"] * _column(row_scale, 1.0)) * _slope(scores, row_scale, options)
         dx = dx.to(ctx.dtypes[0])
         if sinks is None or lse is None:
@@ -306,7 +288,7 @@ class _BackwardDbias(FormulaRules):
     def formula(self, ctx: Any, *tensors: Any) -> Any:
         dy, y, _, dlse, _ = tensors
         wide = row_type(y.dtype)
-        dz, _ = _gradient_of_z(dy.to(wide), y.to(wide), dlse, log=ctx.log)
+        dz, _ = softmax_gradient(torch, dy.to(wide), y.to(wide), dlse, log=ctx.log)
         return (ctx.scale * dz).to(ctx.dtypes[0]), dz.sum_to_size(ctx.bias_shape).to(ctx.dtypes[1])
 
     def vmap(self, operator: Any, size: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:

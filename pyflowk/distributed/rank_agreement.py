@@ -16,6 +16,19 @@ from .shard_layout import ShardLayout, checked_axes, checked_dim, checked_intege
 from .transports import Exchange, describe_out, gather_from_all
 
 
+class Call(NamedTuple):
+    """The arguments of redistribute() on this rank, but its group."""
+
+    x: torch.Tensor
+    axes: Iterable[int]
+    src_dim: int
+    dst_dim: int
+    extent: int | None
+    dtype: torch.dtype | None
+    scale: float
+    out: torch.Tensor | None
+
+
 class _Arguments(NamedTuple):
     """The arguments that a rank sends to the others. `shape` is of its own x; all other values must agree."""
 
@@ -43,24 +56,14 @@ def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     return chosen
 
 
-def agreed(
-    x: torch.Tensor,
-    axes: Iterable[int],
-    src_dim: int,
-    dst_dim: int,
-    group: dist.ProcessGroup,
-    extent: int | None,
-    dtype: torch.dtype | None,
-    scale: float,
-    out: torch.Tensor | None,
-) -> Exchange:
+def agreed(call: Call, group: dist.ProcessGroup) -> Exchange:
     """The exchange; without `extent` after all ranks have told each other their arguments."""
-    rank, num_ranks = group.rank(), group.size()
+    x, extent, rank, num_ranks = call.x, call.extent, group.rank(), group.size()
     error: Exception | None = None
     arguments = _Arguments("", (), (), 0, 0, ("", ""), "", 1.0, "", None)
     try:
         extent = None if extent is None else checked_integer(extent, "extent")
-        arguments = _checked(x, axes, src_dim, dst_dim, dtype, scale, out, group)
+        arguments = _checked(call, group)
     except (TypeError, ValueError) as caught:
         error = caught
     if extent is None:
@@ -76,19 +79,11 @@ def agreed(
         raise ValueError(f"x has shape {shapes}, torch.chunk's part of extent = {extent}")
     if arguments.out_shape not in (None, layout.dst_shape(rank)):
         raise ValueError(f"out has shape {arguments.out_shape} on rank {rank}, must be {layout.dst_shape(rank)}")
-    return Exchange(layout, rank, group, dtype or x.dtype, arguments.scale)
+    return Exchange(layout, rank, group, call.dtype or x.dtype, arguments.scale)
 
 
-def _checked(
-    x: torch.Tensor,
-    axes: Iterable[int],
-    src_dim: int,
-    dst_dim: int,
-    dtype: torch.dtype | None,
-    scale: float,
-    out: torch.Tensor | None,
-    group: dist.ProcessGroup,
-) -> _Arguments:
+def _checked(call: Call, group: dist.ProcessGroup) -> _Arguments:
+    x, axes, src_dim, dst_dim, _, dtype, scale, out = call
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"x is a {type(x).__name__}, must be a torch.Tensor")
     if dtype is not None and not isinstance(dtype, torch.dtype):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .._torch.gate import mark_written, private
-from .rank_agreement import agreed, group_or_default
+from .rank_agreement import Call, agreed, group_or_default
 from .shard_layout import ShardLayout, checked_axes, checked_dim
 from .transports import Exchange, Transport, fused_calls, remember, run_fused, run_local, run_staged, transport_of
 
@@ -106,10 +106,11 @@ def redistribute(
             mark_written(out)
             return out
         axes = key[8]
+    call = Call(x, axes, src_dim, dst_dim, extent, dtype, scale, out)
     if _is_dtensor(x):
-        return _redistribute_dtensor(x, axes, src_dim, dst_dim, group, dtype, scale, out)
+        return _redistribute_dtensor(x, call, group)
     process_group = group_or_default(group)
-    exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
+    exchange = agreed(call, process_group)
     layout = exchange.layout
     if torch.compiler.is_compiling():
         return _dispatched(x, layout, process_group.group_name, exchange.dtype, scale)
@@ -137,7 +138,7 @@ def explain(
         source = checked_dim(src_dim, "src_dim", x.dim())
         group, extent, x = x.device_mesh.get_group(), x.shape[source], x.to_local()
     process_group = group_or_default(group)
-    exchange = agreed(x, axes, src_dim, dst_dim, process_group, extent, dtype, scale, out)
+    exchange = agreed(Call(x, axes, src_dim, dst_dim, extent, dtype, scale, out), process_group)
     layout, rank = exchange.layout, exchange.rank
     transport = _transport(exchange, x)
     row = x.numel() // max(x.shape[layout.cut_dim], 1)
@@ -254,32 +255,22 @@ def _is_dtensor(x: torch.Tensor) -> TypeGuard[DTensor]:
     return type(x).__name__ == "DTensor" and type(x).__module__.startswith("torch.distributed")
 
 
-def _redistribute_dtensor(
-    x: DTensor,
-    axes: Iterable[int],
-    src_dim: int,
-    dst_dim: int,
-    group: dist.ProcessGroup | None,
-    dtype: torch.dtype | None,
-    scale: float,
-    out: torch.Tensor | None,
-) -> DTensor:
+def _redistribute_dtensor(x: DTensor, call: Call, group: dist.ProcessGroup | None) -> DTensor:
     from torch.distributed.tensor import DTensor, Shard
 
     mesh, rank = x.device_mesh, x.dim()
-    order = checked_axes(axes, rank)
-    source, target = checked_dim(src_dim, "src_dim", rank), checked_dim(dst_dim, "dst_dim", rank)
+    order = checked_axes(call.axes, rank)
+    source, target = checked_dim(call.src_dim, "src_dim", rank), checked_dim(call.dst_dim, "dst_dim", rank)
     if mesh.ndim != 1 or x.placements != (Shard(source),):
         raise ValueError(
             f"x is a DTensor with placements {x.placements}, must have one: Shard({source}), as src_dim says"
         )
     if group is not None and group != mesh.get_group():
         raise ValueError("group is not that of x's device mesh")
-    if out is not None:
+    if call.out is not None:
         raise TypeError("out: the result of a DTensor is a new DTensor")
-    local = redistribute(
-        x.to_local(), order, source, target, mesh.get_group(), extent=x.shape[source], dtype=dtype, scale=scale
-    )
+    extent, dtype, scale = x.shape[source], call.dtype, call.scale
+    local = redistribute(x.to_local(), order, source, target, mesh.get_group(), extent=extent, dtype=dtype, scale=scale)
     shape = torch.Size(x.shape[axis] for axis in order)
     strides = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(local, mesh, [Shard(target)], run_check=False, shape=shape, stride=strides)

@@ -44,9 +44,9 @@ BAD_FORWARDS = BAD_SIZES_AND_TYPES | {
     "x is misaligned": ({"x": X + 2}, Status.MISALIGNED_POINTER, ("x = ", "multiple of 4")),
     "alpha is misaligned": ({"alpha": ALPHA + 1}, Status.MISALIGNED_POINTER, ("alpha = ", "multiple of 4")),
     "y is misaligned": ({"y": Y + 2}, Status.MISALIGNED_POINTER, ("y = ", "multiple of 4")),
-    "y begins inside x": ({"y": X + 4}, Status.OVERLAP, ("y = ", "overlaps x")),
-    "y ends inside x": ({"y": X - 4}, Status.OVERLAP, ("y = ", "overlaps x")),
-    "y holds alpha": ({"y": ALPHA - 8}, Status.OVERLAP, ("y = ", "overlaps alpha")),
+    "y begins inside x": ({"y": X + 4}, Status.OVERLAP, ("y (", "overlaps x (")),
+    "y ends inside x": ({"y": X - 4}, Status.OVERLAP, ("y (", "overlaps x (")),
+    "y holds alpha": ({"y": ALPHA - 8}, Status.OVERLAP, ("y (", "overlaps alpha (")),
 }
 BAD_BACKWARDS = BAD_SIZES_AND_TYPES | {
     "dy is NULL": ({"dy": None}, Status.NULL_POINTER, ("dy = NULL",)),
@@ -56,12 +56,12 @@ BAD_BACKWARDS = BAD_SIZES_AND_TYPES | {
     "dy is misaligned": ({"dy": DY + 2}, Status.MISALIGNED_POINTER, ("dy = ", "multiple of 4")),
     "dx is misaligned": ({"dx": Y + 1}, Status.MISALIGNED_POINTER, ("dx = ", "multiple of 4")),
     "dalpha is misaligned": ({"dalpha": DALPHA + 2}, Status.MISALIGNED_POINTER, ("dalpha = ", "multiple of 4")),
-    "dx begins inside dy": ({"dx": DY + 4}, Status.OVERLAP, ("dx = ", "overlaps dy")),
-    "dx ends inside x": ({"dx": X - 4}, Status.OVERLAP, ("dx = ", "overlaps x")),
-    "dx holds alpha": ({"dx": ALPHA}, Status.OVERLAP, ("dx = ", "overlaps alpha")),
-    "dalpha lies in x": ({"dalpha": X}, Status.OVERLAP, ("dalpha = ", "overlaps x")),
-    "dalpha lies in dx": ({"dalpha": Y + 8}, Status.OVERLAP, ("dalpha = ", "overlaps dx")),
-    "dalpha is alpha": ({"dalpha": ALPHA}, Status.OVERLAP, ("dalpha = ", "overlaps alpha")),
+    "dx begins inside dy": ({"dx": DY + 4}, Status.OVERLAP, ("dx (", "overlaps dy (")),
+    "dx ends inside x": ({"dx": X - 4}, Status.OVERLAP, ("dx (", "overlaps x (")),
+    "dx holds alpha": ({"dx": ALPHA}, Status.OVERLAP, ("dx (", "overlaps alpha (")),
+    "dalpha lies in x": ({"dalpha": X}, Status.OVERLAP, ("dalpha (", "overlaps x (")),
+    "dalpha lies in dx": ({"dalpha": Y + 8}, Status.OVERLAP, ("dalpha (", "overlaps dx (")),
+    "dalpha is alpha": ({"dalpha": ALPHA}, Status.OVERLAP, ("dalpha (", "overlaps alpha (")),
 }
 # The calls of these need a workspace: a plane is more than a block takes.
 NEEDY = {"outer": 1, "channels": 1, "inner": 4000}
@@ -73,8 +73,8 @@ BAD_WORKSPACES = {
         Status.MISALIGNED_POINTER,
         ("workspace = ", "multiple of 16"),
     ),
-    "workspace lies in x": ({"workspace": X}, Status.OVERLAP, ("workspace = ", "overlaps x")),
-    "workspace lies in dalpha": ({"workspace": DALPHA}, Status.OVERLAP, ("workspace = ", "overlaps dalpha")),
+    "workspace lies in x": ({"workspace": X}, Status.OVERLAP, ("workspace (", "overlaps x (")),
+    "workspace lies in dalpha": ({"workspace": DALPHA}, Status.OVERLAP, ("workspace (", "overlaps dalpha (")),
 }
 
 

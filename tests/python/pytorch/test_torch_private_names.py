@@ -104,7 +104,7 @@ NAMES = [
     *(f"torch._C.{name}" for name in ("_increment_version", "_is_any_autocast_enabled", "_len_torch_function_stack")),
     *("torch._C._cuda_getCurrentRawStream", "torch.autograd.forward_ad._current_level"),
     *("torch._ops.OpOverloadPacket", "torch._ops.OpOverload._op", "torch._ops.OpOverload._schema"),
-    "torch._prims_common.is_non_overlapping_and_dense_or_false",
+    *("torch._prims_common.is_non_overlapping_and_dense_or_false", "torch._C._dynamo.guards._empty_strided_cpu"),
 ]
 # Of the names that have no replacement: what does not work without.
 NEEDED = {
