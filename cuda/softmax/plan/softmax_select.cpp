@@ -48,7 +48,7 @@ bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& in_r
     return false;
   const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
   return call.has_tails || call.row_vectors <= framed_short_row_vectors ||
-         100 * call.row_vectors < staged_gradient_fill * vectors;
+         100 * call.row_vectors < framed_gradient_fill * vectors;
 }
 
 // And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty.

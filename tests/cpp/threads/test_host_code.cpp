@@ -49,19 +49,15 @@ namespace flowk::softmax {
 Status run_bias_gradient(const BiasGradientPlan&, flowk_stream) { return count_run(); }
 Status run_softmax_merge(const MergeRowsPlan&, flowk_stream) { return count_run(); }
 template <>
-Status run_softmax_of<FLOWK_FLOAT16>(const SoftmaxPlan&, flowk_stream) {
+Status run_softmax_part<SoftmaxPart::row_in_registers>(const SoftmaxPlan&, flowk_stream) {
   return count_run();
 }
 template <>
-Status run_softmax_of<FLOWK_BFLOAT16>(const SoftmaxPlan&, flowk_stream) {
+Status run_softmax_part<SoftmaxPart::several_rows>(const SoftmaxPlan&, flowk_stream) {
   return count_run();
 }
 template <>
-Status run_softmax_of<FLOWK_FLOAT32>(const SoftmaxPlan&, flowk_stream) {
-  return count_run();
-}
-template <>
-Status run_softmax_of<FLOWK_FLOAT64>(const SoftmaxPlan&, flowk_stream) {
+Status run_softmax_part<SoftmaxPart::long_row>(const SoftmaxPlan&, flowk_stream) {
   return count_run();
 }
 }  // namespace flowk::softmax
