@@ -30,26 +30,13 @@ Status check_merge(const MergeArguments& arguments, MergeRowsRequest* request, b
   const flowk_dtype wide = dtype == FLOWK_FLOAT64 ? FLOWK_FLOAT64 : FLOWK_FLOAT32;
   const int64_t shape[] = {rows, columns};
   const Layout of_y = layout_of(2, shape, nullptr), per_row = layout_of(1, shape, nullptr);
-  const Operand out = {"y", y, nullptr, dtype}, out_lse = {"lse", lse, nullptr, wide};
-  const Operand inputs[] = {{"y1", y1, nullptr, dtype},
-                            {"y2", y2, nullptr, dtype},
-                            {"lse1", lse1, nullptr, wide},
-                            {"lse2", lse2, nullptr, wide}};
-  const auto check = [](const Operand& operand, const Layout& layout) -> Status {
-    const DtypeInfo element = dtype_info(operand.dtype);
-    FLOWK_RETURN_IF_ERROR(check_size(operand.name, layout, element.element_bytes));
-    return check_pointer(operand.name, operand.pointer, element);
-  };
-  for (int i = 0; i < 4; ++i) FLOWK_RETURN_IF_ERROR(check(inputs[i], i < 2 ? of_y : per_row));
-  FLOWK_RETURN_IF_ERROR(check(out, of_y));
-  FLOWK_RETURN_IF_ERROR(check(out_lse, per_row));
-  FLOWK_RETURN_IF_ERROR(check_apart(out_lse, per_row, out, of_y));
-  for (int i = 0; i < 4; ++i) {
-    const Layout& layout = i < 2 ? of_y : per_row;
-    FLOWK_RETURN_IF_ERROR(i < 2 ? check_same_or_apart(inputs[i], layout, out, of_y)
-                                : check_apart(inputs[i], layout, out, of_y));
-    FLOWK_RETURN_IF_ERROR(check_apart(inputs[i], layout, out_lse, per_row));
-  }
+  Tensors tensors;
+  FLOWK_RETURN_IF_ERROR(tensors.add({"y1", y1, nullptr, dtype}, of_y, false));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"y2", y2, nullptr, dtype}, of_y, false));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"lse1", lse1, nullptr, wide}, per_row, false));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"lse2", lse2, nullptr, wide}, per_row, false));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"lse", lse, nullptr, wide}, per_row, true));
+  FLOWK_RETURN_IF_ERROR(tensors.add({"y", y, nullptr, dtype}, of_y, true, 2));
   request->dtype = dtype;
   request->params = {.y1 = static_cast<const unsigned char*>(y1),
                      .y2 = static_cast<const unsigned char*>(y2),

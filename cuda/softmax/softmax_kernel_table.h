@@ -267,7 +267,7 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
     table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
-    // One vector per thread in registers.
+    // Forward a thread has one vector in registers, backward three.
     table::framed(false, up_to_32_bits, 12),
     table::framed(true, up_to_32_bits, 9),
     // Rows per thread.

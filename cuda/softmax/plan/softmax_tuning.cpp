@@ -24,9 +24,9 @@ const SoftmaxTuningRow& find_tuning_row(const SoftmaxCall& call) {
     return find(bias_16_bit_any_length, bias_32_bit_any_length);
   }
   if (call.mask == SoftmaxMask::dense) {
-    if (call.has_tails && call.request.columns > dense_tails_as_interval_columns)
-      return find(interval_16_bit, interval_32_bit);
-    if (call.has_tails) return find(dense_16_bit_tails, dense_32_bit_any_length);
+    if (call.has_tails)
+      return call.request.columns > dense_tails_as_interval_columns ? find(interval_16_bit, interval_32_bit)
+                                                                    : find(dense_16_bit_tails, dense_32_bit_any_length);
     return call.is_power_of_2 ? find(dense_16_bit, dense_32_bit)
                               : find(dense_16_bit_any_length, dense_32_bit_any_length);
   }

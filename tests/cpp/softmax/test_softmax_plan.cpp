@@ -238,6 +238,7 @@ TEST(gradients_under_an_interval_lie_in_frames) {
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 257);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
+  CHECK(!framed.starts_late);
   CHECK(framed.second_offset_bytes == 16 * 257 * 2 + 16 && framed.rows_offset_bytes == 2 * framed.second_offset_bytes);
   const SoftmaxPlan held = plan_of_columns(FLOWK_FLOAT16, 77);
   CHECK(held.config.kernel() == SoftmaxKernel::framed_rows && held.config.lanes_per_row == 4);
@@ -258,7 +259,7 @@ TEST(rows_under_an_interval_lie_in_frames) {
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 333);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
-  CHECK(framed.rows_offset_bytes == 16 * 333 * 2 + 16);
+  CHECK(!framed.starts_late && framed.rows_offset_bytes == 16 * 333 * 2 + 16);
   CHECK(plan.launch.shared_bytes == framed.rows_offset_bytes + 16 * segment_row_bytes);
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
     for (const int64_t columns : {78, 100, 160, 197, 257, 577, 1152, 1501, 2048, 2145, 4096})
