@@ -15,6 +15,12 @@ int64_t min_row_bytes_of(int rank) {
   return INT64_MAX;
 }
 
+// The same for copy_shifted_rows. Rows that follow each other in dst are one run of a tile.
+int64_t min_shifted_row_bytes_of(const PermuteProblem& problem, int64_t row_bytes, bool is_reversed) {
+  if (is_reversed || problem.dst_strides[problem.rank - 2] != row_bytes) return min_shifted_row_bytes;
+  return problem.unit_bytes == 1 ? min_joined_byte_row_bytes : min_joined_row_bytes;
+}
+
 // Rows are all dimensions except the last, or the whole tensor as one row of `items_per_row` items.
 template <class Mechanism>
 Mechanism& set_rows(const PermuteProblem& problem, const Device& device, int64_t items_per_row, PermutePlan* plan) {
@@ -46,15 +52,26 @@ Mechanism& set_rows(const PermuteProblem& problem, const Device& device, int64_t
   return rows;
 }
 
+// Does every row start on a multiple of a pack's bytes in this array?
+bool start_on_packs(const PermuteProblem& problem, const unsigned char* array, const int64_t* strides, int32_t bytes) {
+  uint64_t starts = reinterpret_cast<uintptr_t>(array);
+  for (int d = 0; d < problem.rank - 1; ++d) starts |= static_cast<uint64_t>(strides[d]);
+  return starts % static_cast<uint64_t>(convert_pack_elements(problem.unit_bytes, problem.dst_unit_bytes) * bytes) == 0;
+}
+
 // Packs of elements that start on a multiple of their bytes in dst. A row that starts inside a pack touches one pack
 // more than it fills.
 int64_t packs_per_row(const PermuteProblem& problem) {
-  const int last = problem.rank - 1;
   const int64_t pack = convert_pack_elements(problem.unit_bytes, problem.dst_unit_bytes);
-  uint64_t starts = reinterpret_cast<uintptr_t>(problem.dst);
-  for (int d = 0; d < last; ++d) starts |= static_cast<uint64_t>(problem.dst_strides[d]);
-  const bool starts_on_packs = starts % static_cast<uint64_t>(pack * problem.dst_unit_bytes) == 0;
-  return ceil_div(problem.extents[last] + (starts_on_packs ? 0 : pack - 1), pack);
+  const bool are_whole = start_on_packs(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes);
+  return ceil_div(problem.extents[problem.rank - 1] + (are_whole ? 0 : pack - 1), pack);
+}
+
+// Several converted rows are read and written by whole packs; a tile is faster for others.
+bool converts_whole_packs(const PermuteProblem& problem) {
+  return converts_rows(problem.unit_bytes, problem.dst_unit_bytes, problem.in_double(), false) &&
+         start_on_packs(problem, problem.src, problem.src_strides, problem.unit_bytes) &&
+         start_on_packs(problem, problem.dst, problem.dst_strides, problem.dst_unit_bytes);
 }
 
 }  // namespace
@@ -70,7 +87,10 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
   const int64_t row_bytes = problem.bytes_of(row_units);
   const bool is_one_run = problem.rank <= 1 && !is_reversed;
   const bool is_shifted = !problem.is_converted() && (is_reversed || problem.unit_bytes < vector_bytes);
-  if (!is_one_run && row_bytes < (is_shifted ? min_shifted_row_bytes : min_row_bytes_of(problem.rank))) return false;
+  if (!is_one_run && problem.is_converted() && !converts_whole_packs(problem)) return false;
+  if (!is_one_run && row_bytes < (is_shifted ? min_shifted_row_bytes_of(problem, row_bytes, is_reversed)
+                                             : min_row_bytes_of(problem.rank)))
+    return false;
 
   // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
   const int64_t shifted_vectors = ceil_div(row_bytes + vector_bytes - 1, vector_bytes);

@@ -55,8 +55,8 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {copy_shifted_rows, {"wide: one run of 2^35 + 1 bytes", 1, {32 * giga + 1}, {0}}, true},
 
       // ---- the last dimension stays last
-      {copy_rows, {"rows of 64 bytes, three dimensions", 4, {64, 128, 16}, {1, 0, 2}}},
-      {general_tile, {"shorter", 4, {64, 128, 12}, {1, 0, 2}}},
+      {copy_rows, {"rows of 128 bytes, three dimensions", 4, {64, 128, 32}, {1, 0, 2}}},
+      {general_tile, {"shorter", 4, {64, 128, 28}, {1, 0, 2}}},
       {general_tile,
        {"source runs of 2 bytes, each of which takes 32 of shared memory",
         1,
@@ -75,10 +75,15 @@ inline std::vector<PermutePlanCase> permute_plan_cases() {
       {copy_rows, {"rows walked from the last to the first", 4, {100, 256}, {0, 1}, 0, 0, {-256, 1}, {}}},
       {copy_rows, {"wide: 2^33 units", 4, {2 * kilo, kilo, 16 * kilo}, {1, 0, 2}}, true},
       {copy_rows, {"wide: 2^32 rows: 0 in 32 bits", 16, {2, 4 * giga, 8}, {1, 0, 2}}, true},
-      {copy_shifted_rows, {"rows of 132 bytes", 4, {64, 100, 33}, {1, 0, 2}}},
-      {copy_shifted_rows, {"aligned rows, source not aligned", 4, {64, 128, 64}, {1, 0, 2}, 4, 0}},
-      {copy_shifted_rows, {"wide: 10 vectors for each of 2^31 rows", 1, {mega, 2 * kilo, 131}, {1, 0, 2}}, true},
-      {copy_shifted_rows, {"wide: 2^32 rows: 0 in 32 bits", 1, {2, 4 * giga, 131}, {1, 0, 2}}, true},
+      {copy_shifted_rows, {"rows of 132 bytes with gaps", 4, {100, 33}, {0, 1}, 0, 0, {34, 1}, {35, 1}}},
+      {general_tile, {"shorter", 4, {100, 31}, {0, 1}, 0, 0, {34, 1}, {35, 1}}},
+      {copy_shifted_rows, {"rows of 4100 bytes, one after the other in dst", 4, {64, 10, 1025}, {1, 0, 2}}},
+      {general_tile, {"shorter", 4, {64, 100, 1023}, {1, 0, 2}}},
+      {copy_shifted_rows, {"rows of 257 bytes, one after the other in dst", 1, {64, 100, 257}, {1, 0, 2}}},
+      {general_tile, {"shorter", 1, {64, 100, 255}, {1, 0, 2}}},
+      {copy_shifted_rows, {"aligned rows, source not aligned", 4, {64, 128, 1024}, {1, 0, 2}, 4, 0}},
+      {copy_shifted_rows, {"wide: 18 vectors for each of 2^31 rows", 1, {mega, 2 * kilo, 261}, {1, 0, 2}}, true},
+      {copy_shifted_rows, {"wide: 2^32 rows: 0 in 32 bits", 1, {2, 4 * giga, 261}, {1, 0, 2}}, true},
       {general_tile, {"rows of 124 bytes that are not aligned", 1, {64, 100, 124}, {1, 0, 2}, 1, 0}},
 
       // ---- another dimension becomes last

@@ -45,7 +45,8 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
   using enum PermuteKernel;
   constexpr int64_t kilo = 1024, mega = 1024 * kilo, giga = 1024 * mega;
   constexpr TypePair f32_f16 = {FLOWK_FLOAT32, FLOWK_FLOAT16}, u8_f16 = {FLOWK_UINT8, FLOWK_FLOAT16},
-                     f16_f32 = {FLOWK_FLOAT16, FLOWK_FLOAT32}, f64_e4m3 = {FLOWK_FLOAT64, FLOWK_FLOAT8_E4M3};
+                     f16_f32 = {FLOWK_FLOAT16, FLOWK_FLOAT32}, f64_e4m3 = {FLOWK_FLOAT64, FLOWK_FLOAT8_E4M3},
+                     f16_bf16 = {FLOWK_FLOAT16, FLOWK_BFLOAT16};
   return {
       {copy_rows, f32_f16, {"one element", 1, {}, {}}},
       {copy_rows, f32_f16, {"nothing is permuted", 1, {kilo, kilo}, {0, 1}}},
@@ -55,8 +56,11 @@ std::vector<ConvertPlanCase> convert_plan_cases() {
       {copy_rows, f32_f16, {"the first that does not", 1, {8 * giga}, {0}}, true},
       {copy_rows, f32_f16, {"wide: 2^32 rows", 1, {2, 4 * giga, 64}, {1, 0, 2}}, true},
       {copy_rows, f32_f16, {"attention heads", 1, {8, 512, 16, 64}, {0, 2, 1, 3}}},
-      {copy_rows, f32_f16, {"rows of 96 bytes to 48", 1, {64, 128, 24}, {1, 0, 2}}},
-      {general_tile, f32_f16, {"shorter", 1, {64, 128, 20}, {1, 0, 2}}},
+      {copy_rows, f32_f16, {"rows of 160 bytes to 80", 1, {64, 128, 40}, {1, 0, 2}}},
+      {general_tile, f32_f16, {"shorter", 1, {64, 128, 36}, {1, 0, 2}}},
+      {general_tile, f32_f16, {"rows that start inside packs", 1, {64, 128, 67}, {1, 0, 2}}},
+      {general_tile, f32_f16, {"a source that starts inside a pack", 1, {64, 128, 64}, {1, 0, 2}, 1, 0}},
+      {general_tile, f16_bf16, {"rows of a pair without a kernel for rows", 1, {64, 128, 64}, {1, 0, 2}}},
       {copy_rows, f16_f32, {"rows of a padded matrix", 1, {100, 256}, {0, 1}, 0, 0, {264, 1}, {}}},
       {general_tile, f32_f16, {"a matrix", 1, {4096, 4096}, {1, 0}}},
       {aligned_tile, u8_f16, {"a matrix of bytes", 1, {4096, 4096}, {1, 0}}},
