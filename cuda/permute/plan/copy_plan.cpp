@@ -8,17 +8,14 @@
 namespace flowk::permute {
 namespace {
 
-// If there are several rows, shorter ones go through a tile. With a conversion the bytes are the mean of src and dst.
-int64_t min_row_bytes_of(int rank) {
+// The shortest of several rows; shorter ones go through a tile. A tile stores rows that follow each other in dst, which
+// are joined, as one run. With a conversion the bytes are the mean of src and dst.
+int64_t min_row_bytes_of(const PermuteProblem& problem, bool is_shifted, bool is_joined) {
+  if (is_shifted && !is_joined) return min_shifted_row_bytes;
+  if (is_shifted) return problem.unit_bytes == 1 ? min_joined_shifted_byte_row_bytes : min_joined_shifted_row_bytes;
   for (const CopyRowsBound& bound : copy_rows_bounds)
-    if (rank <= bound.max_rank) return bound.min_row_bytes;
+    if (problem.rank <= bound.max_rank) return is_joined ? bound.min_joined_row_bytes : bound.min_row_bytes;
   return INT64_MAX;
-}
-
-// The same for copy_shifted_rows. Rows that follow each other in dst are one run of a tile.
-int64_t min_shifted_row_bytes_of(const PermuteProblem& problem, int64_t row_bytes, bool is_reversed) {
-  if (is_reversed || problem.dst_strides[problem.rank - 2] != row_bytes) return min_shifted_row_bytes;
-  return problem.unit_bytes == 1 ? min_joined_byte_row_bytes : min_joined_row_bytes;
 }
 
 // Rows are all dimensions except the last, or the whole tensor as one row of `items_per_row` items.
@@ -88,9 +85,9 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
   const bool is_one_run = problem.rank <= 1 && !is_reversed;
   const bool is_shifted = !problem.is_converted() && (is_reversed || problem.unit_bytes < vector_bytes);
   if (!is_one_run && problem.is_converted() && !converts_whole_packs(problem)) return false;
-  if (!is_one_run && row_bytes < (is_shifted ? min_shifted_row_bytes_of(problem, row_bytes, is_reversed)
-                                             : min_row_bytes_of(problem.rank)))
-    return false;
+  const bool is_joined =
+      !is_one_run && !is_reversed && problem.dst_strides[problem.rank - 2] == row_units * problem.dst_unit_bytes;
+  if (!is_one_run && row_bytes < min_row_bytes_of(problem, is_shifted, is_joined)) return false;
 
   // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
   const int64_t shifted_vectors = ceil_div(row_bytes + vector_bytes - 1, vector_bytes);

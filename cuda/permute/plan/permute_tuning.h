@@ -9,10 +9,12 @@
 
 namespace flowk::permute {
 
-// Rows of up to max_rank dimensions are copied one by one from min_row_bytes on.
+// Rows of up to max_rank dimensions are copied one by one from min_row_bytes on, or, if they follow each other in dst,
+// from min_joined_row_bytes on.
 struct CopyRowsBound {
   int max_rank;
   int64_t min_row_bytes;
+  int64_t min_joined_row_bytes;
 };
 
 // The terms of the time of an aligned_tile or general_tile, relative to a copy of the same bytes.

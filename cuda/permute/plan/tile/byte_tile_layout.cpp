@@ -119,8 +119,8 @@ void count_passes(const Columns& columns, const ByteTileParams& params, const It
 }
 
 // Chooses the items, at most max_items, and the pitch of the columns. Rows that are joined have no padding; others
-// start on words.
-void choose_items(const Columns& columns, int32_t src_alignment, int64_t max_items, ByteTileParams* params) {
+// start on words. Returns the items' cost.
+float choose_items(const Columns& columns, int32_t src_alignment, int64_t max_items, ByteTileParams* params) {
   const bool joins = columns.joins_inner || columns.joins_outer;
   const int64_t num_vectors = ceil_div(columns.inner * columns.outer * columns.run_bytes, vector_bytes);
   const int32_t min_pitch =
@@ -169,6 +169,7 @@ void choose_items(const Columns& columns, int32_t src_alignment, int64_t max_ite
   params->dst_rows_are_aligned = best.are_aligned;
   params->sets_per_outer = Divider(static_cast<uint32_t>(best.sets_per_outer));
   params->num_items = static_cast<uint32_t>(best.sets_per_outer * columns.outer * params->words_per_run.divisor);
+  return best.cost;
 }
 
 // Do all destination rows consist of aligned vectors? Those of the joined dimensions are parts of a row.
@@ -233,7 +234,7 @@ void choose_vectors(const Tile& tile, int64_t row_bytes, int num_threads, ByteTi
 
 }  // namespace
 
-bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params) {
+float place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params) {
   const Tile& tile = layout.tile;
   RunTable& table = params->table;
   table.num_entries = static_cast<uint32_t>(params->tile.whole_count(params->tile.dst_run_elements));
@@ -250,8 +251,9 @@ bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchCon
       std::all_of(table.dims, table.dims + table.rank, [](const RunTableDim& dim) { return dim.shared_step % 4 == 0; });
   // A first guess of the segments: count_passes() reads them.
   choose_vectors(tile, columns.joins_outer ? columns.row_bytes : tile.dst.bytes, launch->num_threads, params);
-  choose_items(columns, tile.src.alignment, int64_t{max_items_per_thread} * launch->num_threads, params);
-  if (params->num_items == 0) return false;
+  const int64_t max_items = int64_t{max_items_per_thread} * launch->num_threads;
+  const float wavefronts = choose_items(columns, tile.src.alignment, max_items, params);
+  if (params->num_items == 0) return 0;
   for (int d = params->tile.dst_row_rank - 1; d >= 0; --d)
     dims[d].shared_step = static_cast<int32_t>(column_step(columns, *params, d, params->columns_pitch));
   params->dst_outer_step = params->has_outer ? outermost.shared_step : 0;
@@ -269,12 +271,13 @@ bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchCon
   const int64_t columns_bytes =
       columns.inner * params->columns_pitch * (columns.joins_outer ? 1 : columns.outer) + 2 * vector_bytes;
   const int64_t bytes = round_up(std::max(src_bytes, columns_bytes), line_bytes);
-  if (bytes > max_tile_span_bytes) return false;
+  if (bytes > max_tile_span_bytes) return 0;
   table.offset_bytes = static_cast<int32_t>(bytes);
   const int64_t entries = table.rank > 1 ? rows_per_item * int64_t{params->words_per_run.divisor} : 0;
   launch->shared_bytes =
       static_cast<int32_t>(table.offset_bytes + round_up(int64_t{sizeof(RunTableEntry)} * entries, vector_bytes));
-  return true;
+  return wavefronts * (warp_lanes * vector_bytes) /
+         static_cast<float>(columns.inner * columns.outer * columns.run_bytes);
 }
 
 }  // namespace flowk::permute

@@ -239,15 +239,16 @@ inline int byte_tile_threads_of(int64_t num_words, int64_t dst_elements) {
   return num_words <= max_items_per_thread * words_per_item * byte_tile_threads ? byte_tile_threads : tile_threads;
 }
 
-// Plans the transpose of a byte_tile. Before the call launch.shared_bytes is the size of its source rows. False if it
-// does not fit shared memory; byte_tile_layout.cpp.
-bool place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params);
+// Plans the transpose of a byte_tile. Before the call launch.shared_bytes is the size of its source rows. Returns the
+// wavefronts of shared memory for 32 vectors, or 0 if the tile does not fit shared memory; byte_tile_layout.cpp.
+float place_columns(const TileSearch& search, const TileLayout& layout, LaunchConfig* launch, ByteTileParams* params);
 
 // The time of a warp's access, over the time of one without bank conflicts, from the offset of each thread's element
 // (< 0: none). With shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70); permute_tile_banks.cpp.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift);
 
-// Chooses the swizzle of a general_tile, and the vectors of a segment, for few bank conflicts.
-void choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParams* params);
+// Chooses the swizzle of a general_tile, and the vectors of a segment, for few bank conflicts. Returns what they make
+// the time of a warp's access, as bank_conflicts().
+float choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParams* params);
 
 }  // namespace flowk::permute

@@ -56,7 +56,7 @@ float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_b
   return phases == 0 ? 1 : static_cast<float>(passes) / static_cast<float>(phases);
 }
 
-void choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParams* params) {
+float choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParams* params) {
   const auto given = static_cast<int32_t>(params->store.vectors_per_segment.divisor);
   const int64_t vectors = params->store.num_vectors;
   float best = FLT_MAX;
@@ -74,9 +74,10 @@ void choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParam
       params->swizzle_shift = shift;
       params->swizzle_bits = shift == 0 ? 0 : vector_in_line_bits;
       set_segments(vectors, per_segment, tile_threads, &params->store);
-      if (best <= 1) return;
+      if (best <= 1) return best;
     }
   }
+  return best;
 }
 
 }  // namespace flowk::permute

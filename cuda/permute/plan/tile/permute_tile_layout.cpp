@@ -162,6 +162,13 @@ auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num
   return params;
 }
 
+// Bytes that are moved: adds the time of the wavefronts of shared memory for 32 vectors, if they are too many to be
+// hidden.
+template <class Mechanism>
+void add_wavefronts(float wavefronts, Mechanism* mechanism) {
+  mechanism->predicted_cost += wavefront_cost * std::max(wavefronts - hidden_wavefronts, 0.0f);
+}
+
 // Shared memory for the tile's offsets, behind all else.
 void add_tile_offsets(TileParams* params, LaunchConfig* launch) {
   const int64_t offset = round_up(launch->shared_bytes, tile_offsets_bytes);
@@ -288,7 +295,8 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   params.dst_rows_have_ends = has_halo || !dst.fills_vectors;
   const int64_t vectors = dst_vectors_of(problem, layout.tile);
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
-  choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
+  const float passes = choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
+  if (moves_bytes(problem)) add_wavefronts(passes * vector_bytes, &std::get<GeneralTile>(plan->mechanism));
   plan->launch.num_threads = general_tile_threads(layout, params);
   add_row_table(&plan->launch, &params);
   plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, layout.tile.min_shared_bytes);
@@ -302,7 +310,9 @@ bool build_byte_tile(const TileSearch& search, const TileLayout& layout, Permute
       byte_tile_threads_of(layout.tile.batch * byte_tile_words(src.bytes, dst_elements), dst_elements);
   ByteTileParams& params = start_plan<ByteTile>(search, layout, num_threads, plan);
   set_table_dims(search, layout, &params.table);
-  if (!place_columns(search, layout, &plan->launch, &params)) return false;
+  const float wavefronts = place_columns(search, layout, &plan->launch, &params);
+  if (wavefronts == 0) return false;
+  add_wavefronts(wavefronts, &std::get<ByteTile>(plan->mechanism));
   add_row_table(&plan->launch, &params);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }

@@ -12,6 +12,7 @@ namespace {
 // byte_tile: the least bytes of a tile of cut runs; the bytes that a small tile of whole runs is filled up to; and the
 // bytes below which it is small. None is measured.
 constexpr int64_t min_cut_byte_tile_bytes = 2048, filled_byte_tile_bytes = 8192, small_byte_tile_bytes = 6144;
+constexpr int max_built_tiles = 4;
 constexpr int64_t max_byte_tile_words = max_words_per_item * max_items_per_thread * tile_threads;
 
 // The estimated pitch of source rows in shared memory: exact if rows have one dimension.
@@ -193,14 +194,23 @@ Tile find_tile(const TileSearch& search, float above) {
 void plan_tile(const PermuteProblem& problem, const Device& device, PermutePlan* plan) {
   TileSearch search;
   make_search(problem, device, &search);
-  // Rows of several short dimensions may need twice the shared memory that the search estimates. If the cheapest tile
-  // does not fit, the next one is tried.
-  for (float above = 0;;) {
-    const Tile best = find_tile(search, above);
-    if (best.cost < 0) return plan_strided_tile(problem, device, plan);
-    if (build_tile(search, best, plan)) return;
-    above = best.cost;
+  // Tiles are built from the cheapest on, until one costs as much as was estimated: all others cost more. A tile that
+  // moves bytes costs more if it has bank conflicts. A tile of several short dimensions may need twice the shared
+  // memory that was estimated, and not fit.
+  float above = 0, best_cost = FLT_MAX;
+  for (int num_built = 0; num_built < max_built_tiles;) {
+    const Tile tile = find_tile(search, above);
+    if (tile.cost < 0 || tile.cost >= best_cost) break;
+    above = tile.cost;
+    PermutePlan built = *plan;
+    if (!build_tile(search, tile, &built)) continue;
+    ++num_built;
+    const float cost = built.predicted_cost();
+    if (cost < best_cost) *plan = built;
+    best_cost = std::min(best_cost, cost);
+    if (cost == tile.cost) break;
   }
+  if (best_cost == FLT_MAX) plan_strided_tile(problem, device, plan);
 }
 
 TileCandidate plan_tile_candidate(const PermuteProblem& problem, const Device& device, int src_choice, int dst_choice,
