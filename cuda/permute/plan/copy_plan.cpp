@@ -8,9 +8,17 @@
 namespace flowk::permute {
 namespace {
 
-// The shortest of several rows; shorter ones go through a tile. A tile stores rows that follow each other in dst, which
-// are joined, as one run. With a conversion the bytes are the mean of src and dst.
-int64_t min_row_bytes_of(const PermuteProblem& problem, bool is_shifted, bool is_joined) {
+// Do rows follow each other in dst? A tile stores such rows as one run.
+bool are_joined(const PermuteProblem& problem) {
+  const int last = problem.rank - 1;
+  const int64_t row_bytes = problem.extents[last] * problem.dst_unit_bytes;
+  return problem.dst_strides[last - 1] == row_bytes && problem.extents[last - 1] * row_bytes >= min_joined_bytes;
+}
+
+// The shortest of several rows; shorter ones go through a tile. With a conversion the bytes are the mean of src and
+// dst.
+int64_t min_row_bytes_of(const PermuteProblem& problem, bool is_shifted, bool is_reversed) {
+  const bool is_joined = !is_reversed && are_joined(problem);
   if (is_shifted && !is_joined) return min_shifted_row_bytes;
   if (is_shifted) return problem.unit_bytes == 1 ? min_joined_shifted_byte_row_bytes : min_joined_shifted_row_bytes;
   for (const CopyRowsBound& bound : copy_rows_bounds)
@@ -85,9 +93,7 @@ bool plan_copy(const PermuteProblem& problem, const Device& device, PermutePlan*
   const bool is_one_run = problem.rank <= 1 && !is_reversed;
   const bool is_shifted = !problem.is_converted() && (is_reversed || problem.unit_bytes < vector_bytes);
   if (!is_one_run && problem.is_converted() && !converts_whole_packs(problem)) return false;
-  const bool is_joined =
-      !is_one_run && !is_reversed && problem.dst_strides[problem.rank - 2] == row_units * problem.dst_unit_bytes;
-  if (!is_one_run && row_bytes < min_row_bytes_of(problem, is_shifted, is_joined)) return false;
+  if (!is_one_run && row_bytes < min_row_bytes_of(problem, is_shifted, is_reversed)) return false;
 
   // Shifted vectors have any alignment: a row touches up to one vector more than it fills.
   const int64_t shifted_vectors = ceil_div(row_bytes + vector_bytes - 1, vector_bytes);

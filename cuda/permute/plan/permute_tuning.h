@@ -9,8 +9,8 @@
 
 namespace flowk::permute {
 
-// Rows of up to max_rank dimensions are copied one by one from min_row_bytes on, or, if they follow each other in dst,
-// from min_joined_row_bytes on.
+// Rows of up to max_rank dimensions are copied one by one from min_row_bytes on, or, if they are joined in dst, from
+// min_joined_row_bytes on.
 struct CopyRowsBound {
   int max_rank;
   int64_t min_row_bytes;

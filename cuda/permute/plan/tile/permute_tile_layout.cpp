@@ -162,13 +162,6 @@ auto& start_plan(const TileSearch& search, const TileLayout& layout, int32_t num
   return params;
 }
 
-// Bytes that are moved: adds the time of the wavefronts of shared memory for 32 vectors, if they are too many to be
-// hidden.
-template <class Mechanism>
-void add_wavefronts(float wavefronts, Mechanism* mechanism) {
-  mechanism->predicted_cost += wavefront_cost * std::max(wavefronts - hidden_wavefronts, 0.0f);
-}
-
 // Shared memory for the tile's offsets, behind all else.
 void add_tile_offsets(TileParams* params, LaunchConfig* launch) {
   const int64_t offset = round_up(launch->shared_bytes, tile_offsets_bytes);
@@ -282,6 +275,9 @@ int32_t general_tile_threads(const TileLayout& layout, const GeneralTileParams& 
       std::min<int64_t>(round_up(std::max({loads, stores, entries}), warp_lanes), tile_threads));
 }
 
+// The wavefronts of shared memory for 32 vectors that take time.
+float unhidden_wavefronts(float wavefronts) { return std::max(wavefronts - hidden_wavefronts, 0.0f); }
+
 bool build_general_tile(const TileSearch& search, const TileLayout& layout, PermutePlan* plan) {
   const PermuteProblem& problem = search.problem;
   const Run& dst = layout.tile.dst;
@@ -296,7 +292,9 @@ bool build_general_tile(const TileSearch& search, const TileLayout& layout, Perm
   const int64_t vectors = dst_vectors_of(problem, layout.tile);
   set_segments(vectors, vectors_per_segment_of(static_cast<int32_t>(vectors)), tile_threads, &params.store);
   const float passes = choose_swizzle(problem.unit_bytes, problem.dst_unit_bytes, &params);
-  if (moves_bytes(problem)) add_wavefronts(passes * vector_bytes, &std::get<GeneralTile>(plan->mechanism));
+  if (moves_bytes(problem))
+    std::get<GeneralTile>(plan->mechanism).predicted_cost +=
+        general_tile_wavefront_cost * unhidden_wavefronts(vector_bytes * passes);
   plan->launch.num_threads = general_tile_threads(layout, params);
   add_row_table(&plan->launch, &params);
   plan->launch.shared_bytes = std::max(plan->launch.shared_bytes, layout.tile.min_shared_bytes);
@@ -312,7 +310,7 @@ bool build_byte_tile(const TileSearch& search, const TileLayout& layout, Permute
   set_table_dims(search, layout, &params.table);
   const float wavefronts = place_columns(search, layout, &plan->launch, &params);
   if (wavefronts == 0) return false;
-  add_wavefronts(wavefronts, &std::get<ByteTile>(plan->mechanism));
+  std::get<ByteTile>(plan->mechanism).predicted_cost += byte_tile_wavefront_cost * unhidden_wavefronts(wavefronts);
   add_row_table(&plan->launch, &params);
   return plan->launch.shared_bytes <= max_block_shared_bytes;
 }
