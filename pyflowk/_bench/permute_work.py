@@ -24,6 +24,7 @@ _LIBRARIES = "torch,cupy,cutensor"
 RESULT_SETS = {
     "practice": _LIBRARIES, "ttc-f64": _LIBRARIES, "ttc-f32": _LIBRARIES, "ttc-f16": _LIBRARIES,
     "random:7:100": _LIBRARIES, "convert": "torch", "images:7": "torch", "views": "torch,cutensor",
+    "rows:7": "torch", "keys:7": "torch", "byte_images:7": "torch",
 }  # fmt: skip
 RANDOM_TYPES = ["u8", "f16", "bf16", "f32", "f64", "c128"]
 COLUMNS = ("name", "shape", "axes", "kind")  # of a row of permute_workload.json; its sets with more of them:
@@ -36,6 +37,9 @@ IMAGES = (
     (96, 28, 28),
 )  # fmt: skip
 IMAGES_ELEMENTS = 1 << 26
+ROW_TYPES = ("u8", "f16", "f32", "f64", "f32>f16", "f16>f32", "u8>f16", "f16>u8", "u8>f32", "f32>u8")
+KEYS = (77, 100, 125, 197, 257, 333, 577, 1001, 1277, 1500)
+PLANES = (7, 14, 28, 56, 112, 224, 640)
 
 
 def case_of_words(words: list[str]) -> dict[str, Any]:
@@ -111,6 +115,49 @@ def image_cases(seed: int = 0, count: int = 12) -> Iterator[Case]:
             yield case((c, *plane), False, "f32", "f16", 1.0)
 
 
+def row_cases(seed: int = 0, count: int = 8) -> Iterator[Case]:
+    """Rows that change places: `count` of each of ROW_TYPES, of 48 to 4,096 bytes, two of three not whole vectors."""
+    draw = random.Random(seed)
+    for types in ROW_TYPES:
+        kind, _, out_kind = types.partition(">")
+        size = max(BYTES[kind], BYTES[out_kind or kind])
+        converted = {"out_kind": out_kind} if out_kind else {}
+        for i in range(count):
+            elements = log_uniform(draw, 48, 4096) // size + 1
+            if i % 3 == 0:
+                elements = -(-elements // 16) * 16
+            rows = (1 << 26) // (elements * size)
+            heads = log_uniform(draw, 2, 128)
+            one = {"name": "rows", "kind": kind, **converted}
+            if i % 2 == 0:
+                yield one | {"shape": [heads, rows // heads, elements], "axes": [1, 0, 2]}
+            else:
+                yield one | {"shape": [8, rows // heads // 8 + 1, heads, elements], "axes": [0, 2, 1, 3]}
+
+
+def key_cases(seed: int = 0, count: int = 10) -> Iterator[Case]:
+    """Keys of attention, transposed: KEYS, and `count` drawn numbers of keys."""
+    draw = random.Random(seed)
+    for n in (*KEYS, *(log_uniform(draw, 64, 2048) for _ in range(count))):
+        for d in (64, 80, 128):
+            shape = [(1 << 25) // (12 * n * d) + 1, 12, n, d]
+            yield {"name": "keys", "shape": shape, "axes": [0, 1, 3, 2], "kind": "f16"}
+
+
+def byte_image_cases(seed: int = 0, count: int = 90) -> Iterator[Case]:
+    """Bytes from planes to pixels and back: half of the images are squares of PLANES, the others of any extents."""
+    draw = random.Random(seed)
+    for i in range(count):
+        c, h, w = log_uniform(draw, 3, 1280), log_uniform(draw, 7, 640), log_uniform(draw, 7, 640)
+        if i % 2 == 0:
+            h = w = draw.choice(PLANES)
+        n = (1 << 26) // (c * h * w) + 1
+        to_pixels = {"shape": [n, c, h, w], "axes": [0, 2, 3, 1], "part": "to NHWC"}
+        to_planes = {"shape": [n, h, w, c], "axes": [0, 3, 1, 2], "part": "to NCHW"}
+        for layout in (to_pixels, to_planes):
+            yield {"name": "bytes", "kind": "u8", **layout}
+
+
 def small_cases() -> list[Case]:
     """Heads of attention, of which at most 8 MB are moved."""
     sizes = [(2 * math.prod(shape) * BYTES[kind], shape, kind) for kind in ("f16", "f32") for shape in SMALL]
@@ -139,6 +186,11 @@ SETS = CaseSets(
         "[:SEED[:COUNT]]",
     ),
     views=_stored("strided sources and results", "views"),
+    rows=CaseSet("rows of 48 to 4,096 bytes that change places, moved and converted", row_cases, "[:SEED[:COUNT]]"),
+    keys=CaseSet("keys of attention, (b, h, n, d) to (b, h, d, n)", key_cases, "[:SEED[:COUNT]]"),
+    byte_images=CaseSet(
+        "images of bytes, NCHW to NHWC and back, 3 to 1,280 channels", byte_image_cases, "[:SEED[:COUNT]]"
+    ),
 )
 
 

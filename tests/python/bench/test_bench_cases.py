@@ -175,8 +175,21 @@ def test_views_of_the_set_with_shorter_extents(index: int) -> None:
 
 SHORTENED = [
     *(("permute", case) for case in permute_work.SETS.cases_of("images:0:0")[::5]),
+    *(("permute", case) for case in permute_work.SETS.cases_of("byte_images:0:1")),
     *(("elementwise", case) for case in elementwise_work.SETS.cases_of("widths:0:1")[::4]),
 ]
+
+
+@pytest.mark.parametrize(
+    "case", [*permute_work.SETS.cases_of("rows:0:2"), permute_work.SETS.cases_of("keys")[0]], ids=str
+)
+def test_rows_and_keys_with_fewer_rows(case: dict[str, Any]) -> None:
+    case = case | {
+        "shape": [*(min(extent, 5 + place) for place, extent in enumerate(case["shape"][:-1])), case["shape"][-1]]
+    }
+    work = make_work(HostMachine(), "permute", case, num_sets=2)
+    work.run(0)
+    assert work.check()
 
 
 @pytest.mark.parametrize(("op", "case"), SHORTENED, ids=str)
@@ -194,7 +207,8 @@ def test_images_and_widths_with_shorter_extents(op: str, case: dict[str, Any]) -
 
 COUNTS = {
     "permute": {"practice": 37, "ttc-f32": 57, "seeds": 16, "small": 14, "random:3:9:u8": 9, "convert": 30,
-                "views": 34, "images": 136, "images:5:3": 91},
+                "views": 34, "images": 136, "images:5:3": 91, "rows": 80, "rows:3:2": 20, "keys": 60, "keys:3:1": 33,
+                "byte_images": 180, "byte_images:3:2": 4},
     "elementwise": {"anchors": 12, "types": 45, "casts": 30, "misaligned": 26, "broadcast": 52, "transposed": 29,
                     "small": 40, "jit": 18, "ternary": 28, "slices": 192, "slices:3:2": 120,
                     "widths": 80, "widths:5:1": 52},
@@ -222,6 +236,9 @@ def test_random_sets_are_the_same_every_time() -> None:
     assert prelu_work.SETS.cases_of("odd:7:3") == prelu_work.SETS.cases_of("odd:7:3")
     assert permute_work.SETS.cases_of("images:7:3") == permute_work.SETS.cases_of("images:7:3")
     assert permute_work.SETS.cases_of("images:7:3") != permute_work.SETS.cases_of("images:8:3")
+    for name in ("rows", "keys", "byte_images"):
+        assert permute_work.SETS.cases_of(f"{name}:7:3") == permute_work.SETS.cases_of(f"{name}:7:3")
+        assert permute_work.SETS.cases_of(f"{name}:7:3") != permute_work.SETS.cases_of(f"{name}:8:3")
     assert elementwise_work.SETS.cases_of("slices") == elementwise_work.SETS.cases_of("slices:7:8")
     assert elementwise_work.SETS.cases_of("widths:7") != elementwise_work.SETS.cases_of("widths:8")
 
