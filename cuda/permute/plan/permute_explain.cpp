@@ -13,7 +13,7 @@ constexpr const char* reasons[num_permute_kernels] = {
     "the last dimension stays last",
     "the last dimension stays last, and its rows are not aligned to 16 bytes or run downwards in one of the two",
     "another dimension becomes last, and src and dst are aligned to 16 bytes",
-    "another dimension becomes last or rows are short; runs share dimensions or are not aligned",
+    "another dimension becomes last or rows are faster in a tile; runs share dimensions or are not aligned",
     "another dimension becomes last, elements are single bytes, and src or dst is not aligned to 16",
     "src or dst has no dimension of stride 1 that runs upwards",
     "a few planes become pixels, or pixels planes, and src and dst are aligned to 16 bytes",
