@@ -9,10 +9,11 @@
 namespace flowk::permute {
 namespace {
 
+constexpr int max_built_tiles = 3;  // of which the best is taken; the tuning data of hidden_wavefronts has the figures
+
 // byte_tile: the least bytes of a tile of cut runs; the bytes that a small tile of whole runs is filled up to; and the
 // bytes below which it is small. None is measured.
 constexpr int64_t min_cut_byte_tile_bytes = 2048, filled_byte_tile_bytes = 8192, small_byte_tile_bytes = 6144;
-constexpr int max_built_tiles = 3;  // hidden_wavefronts has the figures
 constexpr int64_t max_byte_tile_words = max_words_per_item * max_items_per_thread * tile_threads;
 
 // The estimated pitch of source rows in shared memory: exact if rows have one dimension.
