@@ -138,7 +138,6 @@ struct RowInRegisters {
   SoftmaxForm form = SoftmaxForm::any;
   int32_t row_vectors = 0;    // whole vectors of a row
   int32_t block_vectors = 0;  // and of each block of a cluster
-  int32_t element_step = 0;   // by elements: columns between the elements of a vector; 0: by vectors
   friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
 };
 

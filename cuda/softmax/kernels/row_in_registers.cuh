@@ -2,7 +2,7 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/kernels/row_elements.cuh"
+#include "softmax/kernels/unaligned_row.cuh"
 
 namespace flowk::softmax {
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
 // bytes, lanes_per_row apart, and at most one outer column. Inputs are read once, into registers; the threads exchange
-// one maximum and one sum. With kConverts the result may have another type than x. With by_elements a row may have any
-// alignment: RowElements says which columns a vector has.
+// one maximum and one sum. With kConverts the result may have another type than x. With is_unaligned a row may have any
+// alignment, and its threads have the columns that they have of an aligned row.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers(const __grid_constant__ GridConstant<RowInRegisters> mechanism,
@@ -45,13 +45,14 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr bool is_whole = has_whole_rows<kForm>;
   // Exponents then come from x.
   constexpr bool has_x_scores = kMask == SoftmaxMask::scores, holds_scores = is_scaled && !has_x_scores;
-  constexpr bool by_elements = softmax_kernels[kRow].by_elements;
-  constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
+  constexpr bool is_unaligned = softmax_kernels[kRow].unaligned;
+  constexpr bool has_outer = kForm == SoftmaxForm::any && !is_unaligned;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
   constexpr bool has_bias_alone = softmax_kernels[kRow].bias_alone;
+  constexpr bool has_loose_bias = has_bias_alone || (has_bias && is_unaligned);
   constexpr bool has_dense = may_have_dense(kMask) && !has_bias_alone;
   // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
-  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !by_elements;
+  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !is_unaligned;
   constexpr bool has_row_numbers = softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks;
   constexpr bool has_row_scale = softmax_kernels[kRow].row_scale;  // in the exponent, or a factor of the gradients
   const RowOutput<T, kConverts> output{params};
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const auto [linear, lane] = row_position(params);
   SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
   if constexpr (has_bias_alone) row.dense = nullptr;
-  const RowVectors vectors = by_elements ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
+  const RowVectors vectors = is_unaligned ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
@@ -73,23 +74,20 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   } else {
     own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   }
-  [[maybe_unused]] const RowElements<T> elements(mechanism, row, vectors, own, lane);
   // Whole rows: a row past the last one is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
     if constexpr (kForm == SoftmaxForm::whole) return true;
-    if constexpr (by_elements) return elements.has_vector(i);
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
+  // The row's last vector may have fewer columns than others.
+  const int whole_end = is_unaligned ? row.columns / width : 0;
+  const auto is_read_whole = [&](int i) { return is_read(i) && (!is_unaligned || own.at(i) < whole_end); };
 
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
-  [[maybe_unused]] unsigned unmasked[by_elements ? kVectors : 1];
-  if constexpr (by_elements) {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) unmasked[i] = elements.unmasked(row, i);
-  }
+  UnalignedVector<T> loose[is_unaligned ? kVectors : 1][num_inputs];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
 #pragma unroll
@@ -97,20 +95,21 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       // With a dense mask these elements become -infinity anyway.
       if constexpr (has_masked_bias)
         raw[i][k] = {0, 0, 0, 0};
-      else if constexpr (kMask != SoftmaxMask::dense || by_elements)
+      else if constexpr (kMask != SoftmaxMask::dense && !is_unaligned)
         raw[i][k] = Terms::masked_vector(params, k);
-      if constexpr (by_elements && kMask == SoftmaxMask::dense)
-        if (params.negates_x) negate_vector<T>(&raw[i][k]);
-      if constexpr (by_elements)
-        raw[i][k] = elements.load(k == 0 ? row.x : row.bias_or_y, i, unmasked[i], raw[i][k]);
+      const unsigned char* const address = input(k) + i * own.step * vector_bytes;
+      if constexpr (is_unaligned)
+        loose[i][k] = is_read_whole(i) ? UnalignedVector<T>::load(address, UnalignedVector<T>::bytes_before(input(k)))
+                                       : UnalignedVector<T>::of_equal(Terms::masked_vector(params, k));
       else if (is_read(i))
-        raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
+        raw[i][k] = load_vector(address);
     }
   }
-  const bool bias_is_aligned = is_whole || (!by_elements && params.bias_is_aligned);
+  const bool has_bias_vectors = params.bias_or_y != nullptr && !params.bias_is_float32;
+  const bool bias_is_aligned = is_whole || (is_unaligned ? has_bias_vectors : params.bias_is_aligned);
   const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
-  if constexpr (has_bias && !has_bias_alone) {
+  if constexpr (has_bias && !has_loose_bias) {
     const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -119,33 +118,38 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   // A bias alone starts anywhere: its vectors are put together when they are used.
-  UnalignedVector<T> loose_bias[has_bias_alone ? kVectors : 1];
-  const unsigned before_bias = has_bias_alone ? UnalignedVector<T>::bytes_before(input(1)) : 0;
-  if constexpr (has_bias_alone) {
+  UnalignedVector<T> loose_bias[has_loose_bias ? kVectors : 1];
+  const unsigned before_bias = has_loose_bias ? UnalignedVector<T>::bytes_before(input(1)) : 0;
+  if constexpr (has_loose_bias) {
     const auto load_all = [&](auto load) {
+      const uint4 absent = has_bias_alone ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        loose_bias[i] = is_read(i) ? load(input(1) + i * own.step * vector_bytes) : UnalignedVector<T>::masked();
+        loose_bias[i] = is_read_whole(i) && (has_bias_alone || has_bias_vectors)
+                            ? load(input(1) + i * own.step * vector_bytes)
+                            : UnalignedVector<T>::of_equal(absent);
     };
-    if (bias_is_aligned)
+    if (!is_unaligned && bias_is_aligned)
       load_all([](const unsigned char* address) { return UnalignedVector<T>::load_aligned(address); });
     else
       load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
   }
   DenseWords<width> dense[has_dense ? kVectors : 1];
-  if constexpr (has_dense && !by_elements) {
-    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
+  if constexpr (has_dense) {
+    if ((kMask == SoftmaxMask::bias || is_unaligned) && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
     } else {
       const unsigned char* const first = row.dense + vectors.head + own.first * width;
       const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + vectors.head) & (width - 1)) == 0;
-      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
+      load_dense(params, row, first, own.step * width, is_aligned, is_read_whole, dense);
     }
   }
+  [[maybe_unused]] UnalignedStores<T> stores(row, vectors, own, group, params.columns);
   if (!is_whole && params.interval.exists) {
-    if constexpr (by_elements)
-      elements.fill_unread(output, row, vectors, group, lane, Terms::masked_result(params));
+    if constexpr (is_unaligned)
+      stores.fill(vectors, row.columns, group.rank * own.step + lane, group.blocks * own.step,
+                  Terms::masked_result(params));
     else
       fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   }
@@ -183,12 +187,34 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         outer[0] = -outer[0];
   }
 
+  const auto load_part = [&](const unsigned char* source, int i) {
+    return load_elements<T>(source + first_bytes + i * own.step * vector_bytes, row.columns - own.at(i) * width);
+  };
+  if constexpr (is_unaligned) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const bool is_part = is_read(i) && !is_read_whole(i);
+#pragma unroll
+      for (int k = 0; k < num_inputs; ++k) {
+        raw[i][k] = loose[i][k].whole(UnalignedVector<T>::bytes_before(input(k)));
+        if (is_part) raw[i][k] = load_part(k == 0 ? row.x : row.bias_or_y, i);
+      }
+      if constexpr (has_bias) {
+        raw_bias[i] = loose_bias[i].whole(before_bias);
+        if (is_part && has_bias_vectors) raw_bias[i] = load_part(row.bias_or_y, i);
+      }
+      if constexpr (has_dense)
+        if (is_part && row.dense != nullptr)
+          dense[i] = load_dense_elements<width>(row.dense + own.at(i) * width, row.columns - own.at(i) * width);
+    }
+  }
+
   if constexpr (Terms::is_backward) {
     [[maybe_unused]] A probability = 0;  // of the sink, in the row's first thread
     if constexpr (has_row_numbers)
       if (params.has_row_values && params.extras.dsinks != nullptr && is_first) probability = numbers.probability();
     // At most two vectors per row contain an end of the interval.
-    if (!by_elements && params.interval.exists) {
+    if (is_unaligned || params.interval.exists) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
@@ -208,7 +234,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       has_softcap = score.has_softcap();
       if (has_softcap && row.columns > 0) {
         scores = row_of_scores(params, static_cast<uint32_t>(linear));
-        if (!by_elements) scores += first_bytes;
+        scores += first_bytes;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (holds_raw_scores && is_read(i))
@@ -236,7 +262,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      if (!is_read(i)) continue;
+      if (is_unaligned ? stores.is_past(i) : !is_read(i)) continue;
       if constexpr (is_float16<T>) {  // the compiler would hold bfloat16 widened, in twice the registers
         forget_values(&raw[i][0]);
         forget_values(&raw[i][1]);
@@ -246,16 +272,20 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         terms_of(true).vector_results(raw[i][0], raw[i][1], sum, dx);
       else
         terms_of(false).vector_results(raw[i][0], raw[i][1], sum, dx);
-      if constexpr (by_elements)
-        elements.clear_masked(row, i, sum, dx);
-      else
-        Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
+      Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
       if constexpr (has_score_terms) {
         if (has_softcap) {
           A x[width];
-          if constexpr (by_elements)
-            widen_vector<T>(elements.load(scores, i, unmasked[i], {0, 0, 0, 0}), x);
-          else
+          if constexpr (is_unaligned) {
+            const unsigned char* const address = scores + i * own.step * vector_bytes;
+            const unsigned before = UnalignedVector<T>::bytes_before(scores);
+            uint4 vector = {};
+            if (is_read_whole(i))
+              vector = UnalignedVector<T>::load(address, before).whole(before);
+            else if (is_read(i))
+              vector = load_part(scores - first_bytes, i);
+            widen_vector<T>(vector, x);
+          } else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
                                              : load_vector(scores + i * own.step * vector_bytes),
                             x);
@@ -263,8 +293,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
         }
       }
-      if constexpr (by_elements)
-        elements.store(output, row, i, dx);
+      if constexpr (is_unaligned)
+        stores.store(i, dx);
       else
         output.store_vector(out + i * own.step * out_bytes, dx);
     }
@@ -310,31 +340,28 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
           }
         }
-        if constexpr (has_bias && by_elements) {
-          elements.load_bias(params, row, i, params.bias_or_y == nullptr ? 0 : unmasked[i], bias);
-        } else if constexpr (has_bias) {
+        if constexpr (has_bias) {
           if constexpr (has_bias_alone) {
             widen_vector<T>(loose_bias[i].whole(before_bias), bias);
           } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
-            for (int j = 0; j < width; ++j) bias[j] = load_bias<T>(params, row, column + j);
+            for (int j = 0; j < width; ++j)
+              bias[j] = is_unaligned && (params.bias_or_y == nullptr || column + j >= row.columns)
+                            ? A{0}
+                            : load_bias<T>(params, row, column + j);
           }
         }
 #pragma unroll
         for (int j = 0; j < width; ++j)
           scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
-        if constexpr (by_elements) {
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            if ((unmasked[i] >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
-        } else if (has_bias && has_dense && row.dense != nullptr) {
+        if (has_bias && has_dense && row.dense != nullptr) {
 #pragma unroll
           for (int j = 0; j < width; ++j)
             if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
         }
-        if (!is_whole && !by_elements && !has_bias_alone && (column < row.begin || column + width > row.end)) {
+        if (!is_whole && !has_bias_alone && (column < row.begin || column + width > row.end)) {
           const uint32_t kept = interval_bits(column, width, row.begin, row.end);
 #pragma unroll
           for (int j = 0; j < width; ++j)
@@ -350,15 +377,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
-          if (by_elements || is_read(i)) negate_vector<T>(&raw[i][0]);
+          if (is_read(i)) negate_vector<T>(&raw[i][0]);
       }
       // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
       // bytes.
-      if (!is_whole && !by_elements && params.interval.exists) {
+      if (!is_whole && (is_unaligned || params.interval.exists)) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           const int column = vectors.head + own.at(i) * width;
-          if constexpr (kMask == SoftmaxMask::dense)
+          if constexpr (kMask == SoftmaxMask::dense && !is_unaligned)
             mask_outside(&dense[i], column, row.begin, row.end);
           else if (is_read(i) && (column < row.begin || column + width > row.end))
             select_interval<T>(&raw[i][0], column, row.begin, row.end, negative_infinity_vector<T>());
@@ -367,7 +394,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         if (is_past(i)) continue;
-        if constexpr (kMask == SoftmaxMask::dense && !by_elements) mask_vector<T>(&raw[i][0], dense[i]);
+        if constexpr (kMask == SoftmaxMask::dense)
+          if (!is_unaligned || row.dense != nullptr) mask_vector<T>(&raw[i][0], dense[i]);
         largest_x.take(raw[i][0]);
       }
       largest = larger_of(largest, largest_x.largest());
@@ -464,7 +492,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take_x(std::true_type{});
       else
         take_x(std::false_type{});
-    } else if constexpr (by_elements || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
+    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);
@@ -495,8 +523,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);
-      if constexpr (!leaves_first) leave();
-      return;
+      // The lanes of a warp store unaligned rows together, also if it has other rows.
+      if constexpr (is_unaligned) {
+        stores.end = stores.begin;
+      } else {
+        if constexpr (!leaves_first) leave();
+        return;
+      }
     }
     // y = value * factor + term
     A factor = to_exponent.log_factor(), term = 0;
@@ -529,7 +562,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        if (!is_read(i)) continue;
+        if (is_unaligned ? stores.is_past(i) : !is_read(i)) continue;
         A y[width];
         if constexpr (recomputes) {
           forget_values(&raw[i][0]);
@@ -543,8 +576,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             y[j] = values[i * width + j] * factor + term;
           }
         }
-        if constexpr (by_elements)
-          elements.store(output, row, i, y);
+        if constexpr (is_unaligned)
+          stores.store(i, y);
         else
           output.store_vector(out + i * own.step * out_bytes, y);
       }

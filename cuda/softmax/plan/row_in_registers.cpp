@@ -17,7 +17,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
   SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::row_in_registers, vectors);
   query.form = form;
   query.converts = call.request.in_dtype != call.request.out_dtype;
-  query.by_elements = call.takes_elements;
+  query.unaligned = call.is_unaligned;
   query.bias_alone = call.has_bias_alone;
   return query;
 }
@@ -87,7 +87,7 @@ bool reads_less(const SoftmaxCall& call) {
 // The form of the kernels that take all rows of the call, also if some threads have fewer vectors than others.
 SoftmaxForm form_of(const SoftmaxCall& call) {
   const bool is_score_any = call.has_score_terms && call.mask != SoftmaxMask::scores;
-  if (call.has_tails || is_score_any || call.takes_elements) return SoftmaxForm::any;
+  if (call.has_tails || is_score_any || call.is_unaligned) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
   if (!may_have_dense(call.mask)) {
     if (call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
@@ -116,8 +116,8 @@ int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
 
 bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
   SoftmaxKernelQuery query = query_of(call, kernel_vectors(call, vectors));
-  const auto has_kernel = [&](bool by_elements) {
-    query.by_elements = by_elements;
+  const auto has_kernel = [&](bool unaligned) {
+    query.unaligned = unaligned;
     const int32_t kernel = find_kernel(query);
     return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
   };
@@ -189,9 +189,6 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
   plan->params.starts_on_lines = !call.request.batch_invariant && fits_from_line(call, plan->config, vectors);
-  // Elements of whole vectors are summed as in vectors. Others are neighbours in neighbouring threads.
-  if (call.takes_elements)
-    mechanism.element_step = call.request.columns % call.vector_columns == 0 ? 1 : plan->config.lanes_per_row;
   // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);
