@@ -33,7 +33,7 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_elements(const unsigned
 }
 
 // Stores the vectors of a row as aligned vectors of memory. The aligned vector of a lane starts with the last elements
-// of the vector of the lane before it. Those of the row's last lane in a warp are stored apart.
+// of the vector of the lane before it. The row's first and last lanes in a warp store a part of one: an edge.
 template <class T>
 struct UnalignedStores {
   using A = ComputeType<T>;
@@ -42,9 +42,9 @@ struct UnalignedStores {
   int begin, end;          // the columns that the block stores
   int before;              // elements of an aligned vector before the row's first column
   int first, step;         // the thread's aligned vector i starts with column first + i * step
-  int warp_first;          // and its warp's first vector with column warp_first + i * step
+  int warp_first;          // the warp's first vector i with column warp_first + i * step
   int warp_end;            // of all rows of the warp
-  bool is_first, is_last;  // of the row's lanes in the warp
+  bool is_first, is_last;  // of the row's lanes in the warp, if it has edges
   VectorCut<T> cut;
 
   __device__ __forceinline__ UnalignedStores(const SoftmaxRow& row, const RowVectors& vectors, const OwnVectors& own,
@@ -57,8 +57,8 @@ struct UnalignedStores {
         step(own.step * width),
         warp_first(group.lanes < 32 ? 0 : (own.first - group.lane) * width),
         warp_end(group.lanes < 32 ? columns : end),
-        is_first(group.lane == 0),
-        is_last(group.lane == group.lanes - 1),
+        is_first(before > 0 && group.lane == 0),
+        is_last(before > 0 && group.lane == group.lanes - 1),
         cut(before) {}
 
   // Does the warp have no vector i?
@@ -67,8 +67,7 @@ struct UnalignedStores {
   // All lanes of a warp call it.
   __device__ __forceinline__ void store(int i, const A (&values)[width]) const {
     const uint4 own = narrow_vector<T>(values);
-    // Its last elements come first.
-    const uint4 turned = shift_vectors(own, own, -before * size & (vector_bytes - 1));
+    const uint4 turned = shift_vectors(own, own, -before * size & (vector_bytes - 1));  // its last elements come first
     const auto of_lane_before = [](uint32_t word) {
       return __shfl_sync(0xffffffffu, word, static_cast<int>(threadIdx.x) - 1);
     };
@@ -76,8 +75,8 @@ struct UnalignedStores {
     cut.replace_before(&vector, {of_lane_before(turned.x), of_lane_before(turned.y), of_lane_before(turned.z),
                                  of_lane_before(turned.w)});
     const int column = first + i * step;
-    put(column, vector, is_first ? before : 0, width, begin, end);
-    if (is_last && before > 0) put(column + width, turned, 0, before, begin, end);
+    if (!is_first) put(column, vector, begin, end);
+    if (is_first || is_last) store_edges(column, own, turned);
   }
   // Writes `value` to the columns that no thread of the row stores otherwise.
   __device__ __forceinline__ void fill(const RowVectors& vectors, int columns, int thread, int num_threads,
@@ -89,23 +88,47 @@ struct UnalignedStores {
       int column = (part_begin + before) / width * width - before + thread * width;
 #pragma unroll 1
       for (; column < part_end; column += num_threads * width)
-        put(column, narrow_vector<T>(values), 0, width, part_begin, part_end);
+        put(column, narrow_vector<T>(values), part_begin, part_end);
     };
     fill_part(0, vectors.read_begin * width);
     fill_part(vectors.read_end * width, columns);
   }
 
  private:
-  // Stores elements [low, high) of the vector at `column`, as far as they lie in [of_begin, of_end).
-  __device__ __forceinline__ void put(int column, const uint4& vector, int low, int high, int of_begin,
-                                      int of_end) const {
-    low = max(low, of_begin - column);
-    high = min(high, of_end - column);
-    unsigned char* const address = out + int64_t{column} * size;
-    if (high - low == width)
-      store_vector(address, vector);
-    else
-      store_partial_vector<size>(address, {vector}, low, high);
+  __device__ __forceinline__ unsigned char* at(int column) const { return out + int64_t{column} * size; }
+
+  // Stores the elements of the aligned vector at `column` that lie in [of_begin, of_end).
+  __device__ __forceinline__ void put(int column, uint4 vector, int of_begin, int of_end) const {
+    if (column >= of_begin && column + width <= of_end) {
+      store_vector(at(column), vector);
+      return;
+    }
+#pragma unroll 1
+    for (int j = 0; j < width; ++j) {
+      if (column + j >= of_begin && column + j < of_end)
+        *reinterpret_cast<Pack<size>*>(at(column + j)) = static_cast<Pack<size>>(vector.x);
+      vector = shift_vectors(vector, vector, size);
+    }
+  }
+  // The first lane's aligned vector at `column` has its elements from `before` on, and the vector after the last lane's
+  // one the others.
+  __device__ __forceinline__ void store_edges(int column, const uint4& own, const uint4& turned) const {
+    const int edge = is_last ? column + width : column;
+    const int low = is_last ? 0 : before, high = is_last ? before : width;
+    if (is_first && is_last) put(column, turned, max(begin, column + before), end);
+    if ((is_first && is_last) || edge + low < begin || edge + high > end) {
+      put(edge, turned, max(begin, edge + low), min(end, edge + high));
+      return;
+    }
+    const uint32_t words[4] = {turned.x, turned.y, turned.z, turned.w};
+    constexpr int word_elements = 4 / size;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i * word_elements >= low && (i + 1) * word_elements <= high)
+        *reinterpret_cast<uint32_t*>(at(edge) + 4 * i) = words[i];
+    if (size == 2 && before % 2 != 0)
+      *reinterpret_cast<uint16_t*>(at(is_last ? edge + before - 1 : edge + before)) =
+          static_cast<uint16_t>(is_last ? own.w >> 16 : own.x);
   }
 };
 
