@@ -357,6 +357,10 @@ FLOWK_HOST_DEVICE constexpr int exchange_step_bytes(int partial_bytes, int num_w
          (partial_bytes * num_warps * cluster_blocks + vector_bytes - 1) / vector_bytes * vector_bytes;
 }
 
+// row_in_registers: the vectors of memory that contain `vectors` of an unaligned row, and one for what the last of them
+// reads after it.
+FLOWK_HOST_DEVICE constexpr int stage_vectors(int vectors) { return vectors + 2; }
+
 // persistent_rows: threads per block, and the most batches per row: a warp has one lane for each batch of two rows. Two
 // exchanges, for this row and the next, between the warps of a block and between the blocks of a cluster.
 constexpr int persistent_threads = max_row_threads;

@@ -136,8 +136,10 @@ struct RowInRegisters {
   int32_t vectors_per_thread = 0;  // a power of 2, up to 16
   // set by the plan:
   SoftmaxForm form = SoftmaxForm::any;
-  int32_t row_vectors = 0;    // whole vectors of a row
-  int32_t block_vectors = 0;  // and of each block of a cluster
+  int32_t row_vectors = 0;         // whole vectors of a row
+  int32_t block_vectors = 0;       // and of each block of a cluster
+  int32_t stage_offset_bytes = 0;  // in shared memory: of unaligned rows
+  int32_t stage_operands = 0;      // and their operands there
   friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
 };
 

@@ -49,7 +49,6 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr bool has_outer = kForm == SoftmaxForm::any && !is_unaligned;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
   constexpr bool has_bias_alone = softmax_kernels[kRow].bias_alone;
-  constexpr bool has_loose_bias = has_bias_alone || (has_bias && is_unaligned);
   constexpr bool has_dense = may_have_dense(kMask) && !has_bias_alone;
   // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
   constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !is_unaligned;
@@ -87,7 +86,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
-  UnalignedVector<T> loose[is_unaligned ? kVectors : 1][num_inputs];
+  constexpr int num_operands = has_bias ? 2 : num_inputs;
+  const auto operand = [&](int k) { return k == 0 ? row.x : row.bias_or_y; };
+  [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
+  const bool has_bias_vectors = params.bias_or_y != nullptr && !params.bias_is_float32;
+  if constexpr (is_unaligned) {
+#pragma unroll
+    for (int k = 0; k < num_operands; ++k)
+      if (!has_bias || k == 0 || has_bias_vectors) unaligned.copy(k, operand(k));
+  }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
 #pragma unroll
@@ -95,21 +102,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       // With a dense mask these elements become -infinity anyway.
       if constexpr (has_masked_bias)
         raw[i][k] = {0, 0, 0, 0};
-      else if constexpr (kMask != SoftmaxMask::dense && !is_unaligned)
+      else if constexpr (kMask != SoftmaxMask::dense || is_unaligned)
         raw[i][k] = Terms::masked_vector(params, k);
-      const unsigned char* const address = input(k) + i * own.step * vector_bytes;
-      if constexpr (is_unaligned)
-        loose[i][k] = is_read_whole(i) ? UnalignedVector<T>::load(address, UnalignedVector<T>::bytes_before(input(k)))
-                                       : UnalignedVector<T>::of_equal(Terms::masked_vector(params, k));
-      else if (is_read(i))
-        raw[i][k] = load_vector(address);
+      if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
     }
   }
-  const bool has_bias_vectors = params.bias_or_y != nullptr && !params.bias_is_float32;
   const bool bias_is_aligned = is_whole || (is_unaligned ? has_bias_vectors : params.bias_is_aligned);
   const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
-  if constexpr (has_bias && !has_loose_bias) {
+  if constexpr (has_bias && !has_bias_alone && !is_unaligned) {
     const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -118,18 +119,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   // A bias alone starts anywhere: its vectors are put together when they are used.
-  UnalignedVector<T> loose_bias[has_loose_bias ? kVectors : 1];
-  const unsigned before_bias = has_loose_bias ? UnalignedVector<T>::bytes_before(input(1)) : 0;
-  if constexpr (has_loose_bias) {
+  UnalignedVector<T> loose_bias[has_bias_alone ? kVectors : 1];
+  const unsigned before_bias = has_bias_alone ? UnalignedVector<T>::bytes_before(input(1)) : 0;
+  if constexpr (has_bias_alone) {
     const auto load_all = [&](auto load) {
-      const uint4 absent = has_bias_alone ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        loose_bias[i] = is_read_whole(i) && (has_bias_alone || has_bias_vectors)
-                            ? load(input(1) + i * own.step * vector_bytes)
-                            : UnalignedVector<T>::of_equal(absent);
+        loose_bias[i] = is_read(i) ? load(input(1) + i * own.step * vector_bytes) : UnalignedVector<T>::masked();
     };
-    if (!is_unaligned && bias_is_aligned)
+    if (bias_is_aligned)
       load_all([](const unsigned char* address) { return UnalignedVector<T>::load_aligned(address); });
     else
       load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
@@ -145,11 +143,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       load_dense(params, row, first, own.step * width, is_aligned, is_read_whole, dense);
     }
   }
-  [[maybe_unused]] UnalignedStores<T> stores(row, vectors, own, group, params.columns);
   if (!is_whole && params.interval.exists) {
     if constexpr (is_unaligned)
-      stores.fill(vectors, row.columns, group.rank * own.step + lane, group.blocks * own.step,
-                  Terms::masked_result(params));
+      unaligned.fill(vectors, group, Terms::masked_result(params));
     else
       fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   }
@@ -187,25 +183,21 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         outer[0] = -outer[0];
   }
 
-  const auto load_part = [&](const unsigned char* source, int i) {
-    return load_elements<T>(source + first_bytes + i * own.step * vector_bytes, row.columns - own.at(i) * width);
-  };
+  const auto is_part = [&](int i) { return is_read(i) && !is_read_whole(i); };
   if constexpr (is_unaligned) {
+    if constexpr (has_dense) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (is_part(i) && row.dense != nullptr)
+          dense[i] = load_dense_elements<width>(row.dense + own.at(i) * width, row.columns - own.at(i) * width);
+    }
+    async_copy_wait();
+    unaligned.synchronize();
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const bool is_part = is_read(i) && !is_read_whole(i);
+      if (!is_read(i)) continue;
 #pragma unroll
-      for (int k = 0; k < num_inputs; ++k) {
-        raw[i][k] = loose[i][k].whole(UnalignedVector<T>::bytes_before(input(k)));
-        if (is_part) raw[i][k] = load_part(k == 0 ? row.x : row.bias_or_y, i);
-      }
-      if constexpr (has_bias) {
-        raw_bias[i] = loose_bias[i].whole(before_bias);
-        if (is_part && has_bias_vectors) raw_bias[i] = load_part(row.bias_or_y, i);
-      }
-      if constexpr (has_dense)
-        if (is_part && row.dense != nullptr)
-          dense[i] = load_dense_elements<width>(row.dense + own.at(i) * width, row.columns - own.at(i) * width);
+      for (int k = 0; k < num_inputs; ++k) raw[i][k] = unaligned.load(k, operand(k), own.at(i));
     }
   }
 
@@ -262,7 +254,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      if (is_unaligned ? stores.is_past(i) : !is_read(i)) continue;
+      if (!is_read(i)) continue;
       if constexpr (is_float16<T>) {  // the compiler would hold bfloat16 widened, in twice the registers
         forget_values(&raw[i][0]);
         forget_values(&raw[i][1]);
@@ -283,7 +275,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             if (is_read_whole(i))
               vector = UnalignedVector<T>::load(address, before).whole(before);
             else if (is_read(i))
-              vector = load_part(scores - first_bytes, i);
+              vector = load_elements<T>(address, row.columns - own.at(i) * width);
             widen_vector<T>(vector, x);
           } else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
@@ -294,10 +286,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         }
       }
       if constexpr (is_unaligned)
-        stores.store(i, dx);
+        unaligned.store(own.at(i), dx);
       else
         output.store_vector(out + i * own.step * out_bytes, dx);
     }
+    if constexpr (is_unaligned) unaligned.write();
     if (outer_column >= 0) {
       A dx = typename Terms::Results{terms, sum}.of_column(row, outer_column, outer);
       if constexpr (has_score_terms)
@@ -313,7 +306,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     // Is i past the vectors of all threads of the block? The lower half is not tested: kVectors is mostly the least
     // that holds a row, and vectors that do not exist add nothing.
     const auto is_past = [&](int i) {
-      return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= mechanism.block_vectors;
+      return (kForm == SoftmaxForm::unfilled || is_unaligned) && 2 * i >= kVectors &&
+             i * params.lanes_per_row >= mechanism.block_vectors;
     };
 
     // Masks, and the largest score. Scores that are not held are x; the scale is applied in the exponent.
@@ -341,7 +335,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
         if constexpr (has_bias) {
-          if constexpr (has_bias_alone) {
+          if (is_unaligned && has_bias_vectors) {
+            widen_vector<T>(is_read(i) ? unaligned.load(1, row.bias_or_y, own.at(i)) : uint4{}, bias);
+          } else if constexpr (has_bias_alone) {
             widen_vector<T>(loose_bias[i].whole(before_bias), bias);
           } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
@@ -437,7 +433,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         A z[width], p[width];
-        if (is_whole || has_bias_alone ? is_past(i) : !is_read(i)) {
+        if (is_whole || has_bias_alone || is_unaligned ? is_past(i) : !is_read(i)) {
           if constexpr (!recomputes) {
 #pragma unroll
             for (int j = 0; j < width; ++j) values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
@@ -523,9 +519,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);
-      // The lanes of a warp store unaligned rows together, also if it has other rows.
+      // The other rows of a warp are written with this one.
       if constexpr (is_unaligned) {
-        stores.end = stores.begin;
+        unaligned.end = unaligned.begin;
       } else {
         if constexpr (!leaves_first) leave();
         return;
@@ -562,7 +558,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        if (is_unaligned ? stores.is_past(i) : !is_read(i)) continue;
+        if (!is_read(i)) continue;
         A y[width];
         if constexpr (recomputes) {
           forget_values(&raw[i][0]);
@@ -577,7 +573,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
         if constexpr (is_unaligned)
-          stores.store(i, y);
+          unaligned.store(own.at(i), y);
         else
           output.store_vector(out + i * own.step * out_bytes, y);
       }
@@ -594,6 +590,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       store(std::true_type{});
     else
       store(std::false_type{});
+    if constexpr (is_unaligned) unaligned.write();
     if constexpr (!leaves_first) leave();
   }
 }

@@ -90,8 +90,8 @@ struct UnalignedVector {
   static __device__ __forceinline__ unsigned bytes_before(const unsigned char* address) {
     return sizeof(T) == 2 ? static_cast<unsigned>(reinterpret_cast<uintptr_t>(address)) & 2 : 0;
   }
-  // A vector of equal elements.
-  static __device__ __forceinline__ UnalignedVector of_equal(const uint4& vector) {
+  static __device__ __forceinline__ UnalignedVector masked() {
+    const uint4 vector = negative_infinity_vector<T>();
     return {{vector.x, vector.y, vector.z, vector.w, vector.w}};
   }
   static __device__ __forceinline__ UnalignedVector load_aligned(const unsigned char* address) {

@@ -32,103 +32,121 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_elements(const unsigned
   return dense;
 }
 
-// Stores the vectors of a row as aligned vectors of memory. The aligned vector of a lane starts with the last elements
-// of the vector of the lane before it. The row's first and last lanes in a warp store a part of one: an edge.
+// A block's part of a row goes through shared memory: aligned vectors of memory on one side, the threads' vectors on
+// the other. Nothing outside of the row is read. The results take the place of the first operand.
 template <class T>
-struct UnalignedStores {
+struct UnalignedRow {
   using A = ComputeType<T>;
   static constexpr int width = vector_width<T>, size = static_cast<int>(sizeof(T));
-  unsigned char* out;
-  int begin, end;          // the columns that the block stores
-  int before;              // elements of an aligned vector before the row's first column
-  int first, step;         // the thread's aligned vector i starts with column first + i * step
-  int warp_first;          // the warp's first vector i with column warp_first + i * step
-  int warp_end;            // of all rows of the warp
-  bool is_first, is_last;  // of the row's lanes in the warp, if it has edges
-  VectorCut<T> cut;
+  const SoftmaxRow& row;
+  unsigned char* memory;  // of the row, in shared memory
+  int operand_bytes;      // of it
+  int lane, lanes;        // of the row in the block
+  int first;              // vector of the part, and the column after its last one
+  int end;
+  int begin;  // the first column that the block stores
 
-  __device__ __forceinline__ UnalignedStores(const SoftmaxRow& row, const RowVectors& vectors, const OwnVectors& own,
-                                             const RowThreads& group, int columns)
-      : out(row.out),
-        begin(vectors.read_begin * width),
-        end(min(own.end * width, row.columns)),
-        before(static_cast<int>(reinterpret_cast<uintptr_t>(row.out) % vector_bytes) / size),
-        first(own.first * width - before),
-        step(own.step * width),
-        warp_first(group.lanes < 32 ? 0 : (own.first - group.lane) * width),
-        warp_end(group.lanes < 32 ? columns : end),
-        is_first(before > 0 && group.lane == 0),
-        is_last(before > 0 && group.lane == group.lanes - 1),
-        cut(before) {}
+  __device__ __forceinline__ UnalignedRow(const SoftmaxParams& params, const RowInRegisters& mechanism,
+                                          const SoftmaxRow& of, const RowVectors& vectors, const OwnVectors& own,
+                                          int own_lane)
+      : row(of),
+        operand_bytes(stage_vectors(params.lanes_per_row * mechanism.vectors_per_thread) * vector_bytes),
+        lane(own_lane),
+        lanes(params.lanes_per_row),
+        first(own.first - own_lane),
+        end(min(own.end * width, of.columns)),
+        begin(vectors.read_begin * width) {
+    const int row_in_block = params.rows_per_block == 1 ? 0 : static_cast<int>(threadIdx.x) >> params.rows_shift;
+    memory = &shared<unsigned char>() + mechanism.stage_offset_bytes +
+             row_in_block * mechanism.stage_operands * operand_bytes;
+  }
 
-  // Does the warp have no vector i?
-  __device__ __forceinline__ bool is_past(int i) const { return warp_first + i * step >= warp_end; }
-
-  // All lanes of a warp call it.
-  __device__ __forceinline__ void store(int i, const A (&values)[width]) const {
-    const uint4 own = narrow_vector<T>(values);
-    const uint4 turned = shift_vectors(own, own, -before * size & (vector_bytes - 1));  // its last elements come first
-    const auto of_lane_before = [](uint32_t word) {
-      return __shfl_sync(0xffffffffu, word, static_cast<int>(threadIdx.x) - 1);
+  // Starts to copy an operand.
+  __device__ __forceinline__ void copy(int operand, const unsigned char* source) const {
+    const int row_bytes = row.columns * size, part = first * vector_bytes;
+    const int shift = shift_of(source), count = (end * size - part + shift + vector_bytes - 1) / vector_bytes;
+    const unsigned char* const from = source + part - shift;
+    unsigned char* const to = memory + operand * operand_bytes;
+    const auto is_inside = [&](int n) {
+      const int byte = part - shift + n * vector_bytes;
+      return byte >= 0 && byte + vector_bytes <= row_bytes;
     };
-    uint4 vector = turned;
-    cut.replace_before(&vector, {of_lane_before(turned.x), of_lane_before(turned.y), of_lane_before(turned.z),
-                                 of_lane_before(turned.w)});
-    const int column = first + i * step;
-    if (!is_first) put(column, vector, begin, end);
-    if (is_first || is_last) store_edges(column, own, turned);
+#pragma unroll 1
+    for (int n = lane; n < count; n += lanes)
+      if (is_inside(n)) async_copy_vector(to + n * vector_bytes, from + n * vector_bytes);
+    // The row's first and last elements.
+#pragma unroll 1
+    for (int j = lane; j < 2 * width; j += lanes) {
+      const int n = j < width ? 0 : count - 1, at = n * vector_bytes + j % width * size, byte = part - shift + at;
+      if (count > 0 && !is_inside(n) && byte >= 0 && byte < row_bytes)
+        *reinterpret_cast<Pack<size>*>(to + at) = *reinterpret_cast<const Pack<size>*>(from + at);
+    }
+  }
+  // Waits until all threads of the row have copied, or stored.
+  __device__ __forceinline__ void synchronize() const {
+    if (lanes <= 32)
+      __syncwarp();
+    else
+      __syncthreads();
+  }
+  // One of the thread's vectors. Columns past the row's last one are undefined.
+  __device__ __forceinline__ uint4 load(int operand, const unsigned char* source, int vector) const {
+    const unsigned char* const low = memory + operand * operand_bytes + (vector - first) * vector_bytes;
+    return shift_vectors(load_vector(low), load_vector(low + vector_bytes), shift_of(source));
+  }
+  __device__ __forceinline__ void store(int vector, const A (&values)[width]) const {
+    *reinterpret_cast<uint4*>(memory + (vector - first + 1) * vector_bytes) = narrow_vector<T>(values);
+  }
+  // Writes the stored vectors to the result.
+  __device__ __forceinline__ void write() const {
+    synchronize();
+    const int part = first * vector_bytes;
+    unsigned char* const to = row.out + part;
+    const int before = shift_of(to);
+    const unsigned char* const from = memory + (before == 0 ? vector_bytes : 0);
+    write(to, max(begin * size - part, 0), end * size - part, lane, lanes, [&](int n) {
+      const unsigned char* const low = from + n * vector_bytes;
+      return shift_vectors(load_vector(low), load_vector(low + vector_bytes), -before & (vector_bytes - 1));
+    });
   }
   // Writes `value` to the columns that no thread of the row stores otherwise.
-  __device__ __forceinline__ void fill(const RowVectors& vectors, int columns, int thread, int num_threads,
-                                       A value) const {
+  __device__ __forceinline__ void fill(const RowVectors& vectors, const RowThreads& group, A value) const {
     A values[width];
 #pragma unroll
     for (int j = 0; j < width; ++j) values[j] = value;
-    const auto fill_part = [&](int part_begin, int part_end) {
-      int column = (part_begin + before) / width * width - before + thread * width;
-#pragma unroll 1
-      for (; column < part_end; column += num_threads * width)
-        put(column, narrow_vector<T>(values), part_begin, part_end);
+    const auto fill_part = [&](int from, int to) {
+      write(row.out, from * size, to * size, group.rank * lanes + lane, group.blocks * lanes,
+            [&](int) { return narrow_vector<T>(values); });
     };
-    fill_part(0, vectors.read_begin * width);
-    fill_part(vectors.read_end * width, columns);
+    fill_part(0, begin);
+    fill_part(vectors.read_end * width, row.columns);
   }
 
  private:
-  __device__ __forceinline__ unsigned char* at(int column) const { return out + int64_t{column} * size; }
-
-  // Stores the elements of the aligned vector at `column` that lie in [of_begin, of_end).
-  __device__ __forceinline__ void put(int column, uint4 vector, int of_begin, int of_end) const {
-    if (column >= of_begin && column + width <= of_end) {
-      store_vector(at(column), vector);
-      return;
-    }
-#pragma unroll 1
-    for (int j = 0; j < width; ++j) {
-      if (column + j >= of_begin && column + j < of_end)
-        *reinterpret_cast<Pack<size>*>(at(column + j)) = static_cast<Pack<size>>(vector.x);
-      vector = shift_vectors(vector, vector, size);
-    }
+  static __device__ __forceinline__ int shift_of(const unsigned char* address) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
   }
-  // The first lane's aligned vector at `column` has its elements from `before` on, and the vector after the last lane's
-  // one the others.
-  __device__ __forceinline__ void store_edges(int column, const uint4& own, const uint4& turned) const {
-    const int edge = is_last ? column + width : column;
-    const int low = is_last ? 0 : before, high = is_last ? before : width;
-    if (is_first && is_last) put(column, turned, max(begin, column + before), end);
-    if ((is_first && is_last) || edge + low < begin || edge + high > end) {
-      put(edge, turned, max(begin, edge + low), min(end, edge + high));
-      return;
+  // Writes bytes [from, to) of the memory at `out`; vector_of(n) is its n-th aligned vector.
+  template <class VectorOf>
+  static __device__ __forceinline__ void write(unsigned char* out, int from, int to, int thread, int num_threads,
+                                               VectorOf vector_of) {
+    const int before = shift_of(out);
+#pragma unroll 1
+    for (int n = (from + before) / vector_bytes + thread; n * vector_bytes < to + before; n += num_threads) {
+      const int low = from + before - n * vector_bytes, high = to + before - n * vector_bytes;
+      unsigned char* const address = out - before + n * vector_bytes;
+      uint4 vector = vector_of(n);
+      if (low <= 0 && high >= vector_bytes) {
+        store_vector(address, vector);
+        continue;
+      }
+#pragma unroll 1
+      for (int byte = 0; byte < vector_bytes; byte += size) {
+        if (byte >= low && byte < high)
+          *reinterpret_cast<Pack<size>*>(address + byte) = static_cast<Pack<size>>(vector.x);
+        vector = shift_vectors(vector, vector, size);
+      }
     }
-    const uint32_t words[4] = {turned.x, turned.y, turned.z, turned.w};
-    constexpr int word_elements = 4 / size;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i * word_elements >= low && (i + 1) * word_elements <= high)
-        *reinterpret_cast<uint32_t*>(at(edge) + 4 * i) = words[i];
-    if (size == 2 && before % 2 != 0)
-      *reinterpret_cast<uint16_t*>(at(is_last ? edge + before - 1 : edge + before)) =
-          static_cast<uint16_t>(is_last ? own.w >> 16 : own.x);
   }
 };
 

@@ -114,6 +114,16 @@ int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
   return call.request.batch_invariant && call.mask == SoftmaxMask::dense && call.in_bytes == 2 ? 8 : vectors;
 }
 
+int64_t stage_offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(int64_t{exchange_bytes(call, config)}, int64_t{vector_bytes});
+}
+
+// The shared memory of a block for unaligned rows.
+int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+  return stage_offset_bytes(call, config) + int64_t{rows_per_block(config)} * call.num_inputs *
+                                                stage_vectors(config.lanes_per_row * vectors) * vector_bytes;
+}
+
 bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
   SoftmaxKernelQuery query = query_of(call, kernel_vectors(call, vectors));
   const auto has_kernel = [&](bool unaligned) {
@@ -121,7 +131,8 @@ bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig&
     const int32_t kernel = find_kernel(query);
     return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
   };
-  return has_kernel(false) && has_kernel(true);
+  return has_kernel(false) && has_kernel(true) &&
+         shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
 }
 
 }  // namespace
@@ -146,13 +157,17 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     vectors = few_vectors;
     while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;
   }
-  const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
+  int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
   while (blocks > tuned_blocks && ((vectors > 2 && lanes(vectors, blocks) < 2 * warp_lanes) ||
                                    (vectors > 4 && lanes(vectors / 2, blocks) <= 8 * warp_lanes)))
     vectors /= 2;
   // Fewer blocks than wanted: a thread holds more.
   while (lanes(vectors, blocks) > max_row_threads && vectors < max_vectors) vectors *= 2;
+  // No other mechanism holds a row of a batch-invariant call.
+  while (call.request.batch_invariant && lanes(vectors, blocks) > max_row_threads &&
+         blocks < device_cluster_blocks(call.device))
+    blocks *= 2;
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
     const int64_t threads = vectors > 2 ? few_threads_of_4_vectors : few_threads_of_2_vectors;
@@ -189,6 +204,11 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
   plan->params.starts_on_lines = !call.request.batch_invariant && fits_from_line(call, plan->config, vectors);
+  if (call.is_unaligned) {
+    mechanism.stage_offset_bytes = static_cast<int32_t>(stage_offset_bytes(call, plan->config));
+    mechanism.stage_operands = call.num_inputs;
+    plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
+  }
   // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);
