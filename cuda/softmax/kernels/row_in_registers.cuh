@@ -78,22 +78,23 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if constexpr (kForm == SoftmaxForm::whole) return true;
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
-  // The row's last vector may have fewer columns than others.
-  const int whole_end = is_unaligned ? row.columns / width : 0;
-  const auto is_read_whole = [&](int i) { return is_read(i) && (!is_unaligned || own.at(i) < whole_end); };
-
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
-  constexpr int num_operands = has_bias ? 2 : num_inputs;
   const auto operand = [&](int k) { return k == 0 ? row.x : row.bias_or_y; };
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
-  const bool has_bias_vectors = params.bias_or_y != nullptr && !params.bias_is_float32;
+  // In shared memory, x of a gradient or a dense mask is the last operand.
+  const int last_operand = mechanism.stage_operands - 1;
   if constexpr (is_unaligned) {
-#pragma unroll
-    for (int k = 0; k < num_operands; ++k)
-      if (!has_bias || k == 0 || has_bias_vectors) unaligned.copy(k, operand(k));
+    unaligned.copy(0, row.x);
+    if (Terms::is_backward || (has_bias && params.bias_or_y != nullptr))
+      unaligned.copy(1, row.bias_or_y, has_bias && params.bias_is_float32 ? 4 : static_cast<int>(sizeof(T)));
+    if constexpr (has_dense)
+      if (row.dense != nullptr) unaligned.copy(last_operand, row.dense, 1);
+    if constexpr (Terms::is_backward)
+      if (params.extras.softcap > 0 && row.columns > 0)
+        unaligned.copy(last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
     }
   }
-  const bool bias_is_aligned = is_whole || (is_unaligned ? has_bias_vectors : params.bias_is_aligned);
+  const bool bias_is_aligned = is_whole || (!is_unaligned && params.bias_is_aligned);
   const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
   if constexpr (has_bias && !has_bias_alone && !is_unaligned) {
@@ -132,15 +133,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     else
       load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
   }
-  DenseWords<width> dense[has_dense ? kVectors : 1];
-  if constexpr (has_dense) {
-    if ((kMask == SoftmaxMask::bias || is_unaligned) && row.dense == nullptr) {
+  DenseWords<width> dense[has_dense && !is_unaligned ? kVectors : 1];
+  if constexpr (has_dense && !is_unaligned) {
+    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
     } else {
       const unsigned char* const first = row.dense + vectors.head + own.first * width;
       const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + vectors.head) & (width - 1)) == 0;
-      load_dense(params, row, first, own.step * width, is_aligned, is_read_whole, dense);
+      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
     }
   }
   if (!is_whole && params.interval.exists) {
@@ -183,14 +184,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         outer[0] = -outer[0];
   }
 
-  const auto is_part = [&](int i) { return is_read(i) && !is_read_whole(i); };
+  const auto dense_at = [&](int i) {
+    if constexpr (is_unaligned)
+      return unaligned.load_dense(last_operand, own.at(i));
+    else
+      return dense[i];
+  };
   if constexpr (is_unaligned) {
-    if constexpr (has_dense) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i)
-        if (is_part(i) && row.dense != nullptr)
-          dense[i] = load_dense_elements<width>(row.dense + own.at(i) * width, row.columns - own.at(i) * width);
-    }
     async_copy_wait();
     unaligned.synchronize();
 #pragma unroll
@@ -269,14 +269,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (has_softcap) {
           A x[width];
           if constexpr (is_unaligned) {
-            const unsigned char* const address = scores + i * own.step * vector_bytes;
-            const unsigned before = UnalignedVector<T>::bytes_before(scores);
-            uint4 vector = {};
-            if (is_read_whole(i))
-              vector = UnalignedVector<T>::load(address, before).whole(before);
-            else if (is_read(i))
-              vector = load_elements<T>(address, row.columns - own.at(i) * width);
-            widen_vector<T>(vector, x);
+            widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
           } else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
                                              : load_vector(scores + i * own.step * vector_bytes),
@@ -335,27 +328,30 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
         if constexpr (has_bias) {
-          if (is_unaligned && has_bias_vectors) {
-            widen_vector<T>(is_read(i) ? unaligned.load(1, row.bias_or_y, own.at(i)) : uint4{}, bias);
+          if constexpr (is_unaligned) {
+#pragma unroll
+            for (int j = 0; j < width; ++j) bias[j] = 0;
+            if (params.bias_is_float32 && params.bias_or_y != nullptr)
+              unaligned.load_float32(1, own.at(i), bias);
+            else if (params.bias_or_y != nullptr)
+              widen_vector<T>(unaligned.load(1, row.bias_or_y, own.at(i)), bias);
           } else if constexpr (has_bias_alone) {
             widen_vector<T>(loose_bias[i].whole(before_bias), bias);
           } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
-            for (int j = 0; j < width; ++j)
-              bias[j] = is_unaligned && (params.bias_or_y == nullptr || column + j >= row.columns)
-                            ? A{0}
-                            : load_bias<T>(params, row, column + j);
+            for (int j = 0; j < width; ++j) bias[j] = load_bias<T>(params, row, column + j);
           }
         }
 #pragma unroll
         for (int j = 0; j < width; ++j)
           scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
         if (has_bias && has_dense && row.dense != nullptr) {
+          const DenseWords<width> masked = dense_at(i);
 #pragma unroll
           for (int j = 0; j < width; ++j)
-            if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
+            if ((masked.words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
         }
         if (!is_whole && !has_bias_alone && (column < row.begin || column + width > row.end)) {
           const uint32_t kept = interval_bits(column, width, row.begin, row.end);
@@ -391,7 +387,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       for (int i = 0; i < kVectors; ++i) {
         if (is_past(i)) continue;
         if constexpr (kMask == SoftmaxMask::dense)
-          if (!is_unaligned || row.dense != nullptr) mask_vector<T>(&raw[i][0], dense[i]);
+          if (!is_unaligned || (row.dense != nullptr && is_read(i))) mask_vector<T>(&raw[i][0], dense_at(i));
         largest_x.take(raw[i][0]);
       }
       largest = larger_of(largest, largest_x.largest());

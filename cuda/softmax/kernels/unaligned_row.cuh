@@ -14,24 +14,6 @@ __device__ __forceinline__ RowVectors padded_row_vectors(const SoftmaxParams& pa
   return row_vectors<T>(params, row);
 }
 
-// The first `count` elements of a vector, which are fewer than it has; the others are 0.
-template <class T>
-__device__ __forceinline__ uint4 load_elements(const unsigned char* address, int count) {
-  Vector<sizeof(T)> vector = {};
-#pragma unroll
-  for (int j = 0; j < vector_width<T>; ++j)
-    if (j < count) vector.elements[j] = reinterpret_cast<const Pack<sizeof(T)>*>(address)[j];
-  return vector.whole;
-}
-template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_elements(const unsigned char* address, int count) {
-  DenseWords<kWidth> dense = {};
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j)
-    if (j < count) dense.words[j / 4] |= uint32_t{address[j]} << (8 * (j % 4));
-  return dense;
-}
-
 // A block's part of a row goes through shared memory: aligned vectors of memory on one side, the threads' vectors on
 // the other. Nothing outside of the row is read. The results take the place of the first operand.
 template <class T>
@@ -61,10 +43,11 @@ struct UnalignedRow {
              row_in_block * mechanism.stage_operands * operand_bytes;
   }
 
-  // Starts to copy an operand.
-  __device__ __forceinline__ void copy(int operand, const unsigned char* source) const {
-    const int row_bytes = row.columns * size, part = first * vector_bytes;
-    const int shift = shift_of(source), count = (end * size - part + shift + vector_bytes - 1) / vector_bytes;
+  // Starts to copy an operand: the row at `source`, of elements of this size.
+  __device__ __forceinline__ void copy(int operand, const unsigned char* source, int element_bytes = size) const {
+    const int row_bytes = row.columns * element_bytes, part = first * width * element_bytes,
+              shift = shift_of(source + part);
+    const int count = (end * element_bytes - part + shift + vector_bytes - 1) / vector_bytes;
     const unsigned char* const from = source + part - shift;
     unsigned char* const to = memory + operand * operand_bytes;
     const auto is_inside = [&](int n) {
@@ -74,12 +57,12 @@ struct UnalignedRow {
 #pragma unroll 1
     for (int n = lane; n < count; n += lanes)
       if (is_inside(n)) async_copy_vector(to + n * vector_bytes, from + n * vector_bytes);
-    // The row's first and last elements.
+    // The row's first and last bytes.
 #pragma unroll 1
-    for (int j = lane; j < 2 * width; j += lanes) {
-      const int n = j < width ? 0 : count - 1, at = n * vector_bytes + j % width * size, byte = part - shift + at;
-      if (count > 0 && !is_inside(n) && byte >= 0 && byte < row_bytes)
-        *reinterpret_cast<Pack<size>*>(to + at) = *reinterpret_cast<const Pack<size>*>(from + at);
+    for (int j = lane; j < 2 * vector_bytes; j += lanes) {
+      const int n = j < vector_bytes ? 0 : count - 1, at = n * vector_bytes + j % vector_bytes,
+                byte = part - shift + at;
+      if (count > 0 && !is_inside(n) && byte >= 0 && byte < row_bytes) to[at] = from[at];
     }
   }
   // Waits until all threads of the row have copied, or stored.
@@ -89,10 +72,21 @@ struct UnalignedRow {
     else
       __syncthreads();
   }
-  // One of the thread's vectors. Columns past the row's last one are undefined.
+  // The 16 bytes of an operand at `element_bytes` * width bytes per vector. Columns past the row's last are undefined.
   __device__ __forceinline__ uint4 load(int operand, const unsigned char* source, int vector) const {
     const unsigned char* const low = memory + operand * operand_bytes + (vector - first) * vector_bytes;
     return shift_vectors(load_vector(low), load_vector(low + vector_bytes), shift_of(source));
+  }
+  __device__ __forceinline__ DenseWords<width> load_dense(int operand, int vector) const {
+    const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
+    return load_dense_shifted<width>(memory + operand * operand_bytes + (byte & ~3), 8 * (byte & 3));
+  }
+  // A bias of float32 and x of 16 bits.
+  __device__ __forceinline__ void load_float32(int operand, int vector, A (&values)[width]) const {
+    const int byte = shift_of(row.bias_or_y) + (vector - first) * width * 4;
+    const auto* const source = reinterpret_cast<const float*>(memory + operand * operand_bytes + byte);
+#pragma unroll
+    for (int j = 0; j < width; ++j) values[j] = source[j];
   }
   __device__ __forceinline__ void store(int vector, const A (&values)[width]) const {
     *reinterpret_cast<uint4*>(memory + (vector - first + 1) * vector_bytes) = narrow_vector<T>(values);

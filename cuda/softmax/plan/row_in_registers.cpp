@@ -118,9 +118,17 @@ int64_t stage_offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config)
   return round_up(int64_t{exchange_bytes(call, config)}, int64_t{vector_bytes});
 }
 
+// A bias of float32 has twice the bytes of an x of 16 bits.
+int32_t stage_operands(const SoftmaxCall& call) {
+  const bool has_wide_bias = call.mask == SoftmaxMask::bias && call.request.pointers[softmax_bias_or_y] != nullptr &&
+                             call.request.bias_dtype != call.request.in_dtype;
+  const bool has_last = call.has_dense || (call.request.backward && call.request.softcap > 0);
+  return call.num_inputs + (has_wide_bias ? 1 : 0) + (has_last ? 1 : 0);
+}
+
 // The shared memory of a block for unaligned rows.
 int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
-  return stage_offset_bytes(call, config) + int64_t{rows_per_block(config)} * call.num_inputs *
+  return stage_offset_bytes(call, config) + int64_t{rows_per_block(config)} * stage_operands(call) *
                                                 stage_vectors(config.lanes_per_row * vectors) * vector_bytes;
 }
 
@@ -206,7 +214,7 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   plan->params.starts_on_lines = !call.request.batch_invariant && fits_from_line(call, plan->config, vectors);
   if (call.is_unaligned) {
     mechanism.stage_offset_bytes = static_cast<int32_t>(stage_offset_bytes(call, plan->config));
-    mechanism.stage_operands = call.num_inputs;
+    mechanism.stage_operands = stage_operands(call);
     plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
   }
   // A block's part of a row starts on a line if its threads can hold that much.
