@@ -131,15 +131,23 @@ struct SoftmaxParams {
 // ---- the mechanisms, one struct each: what a config says, and what the plan adds for the kernel. A vector has 16
 // bytes.
 
+struct MemoryRange {
+  const unsigned char* first = nullptr;
+  const unsigned char* end = nullptr;
+  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+};
+
 // The threads of a warp, a block or a cluster hold a row in registers.
 struct RowInRegisters {
   int32_t vectors_per_thread = 0;  // a power of 2, up to 16
   // set by the plan:
   SoftmaxForm form = SoftmaxForm::any;
-  int32_t row_vectors = 0;         // whole vectors of a row
-  int32_t block_vectors = 0;       // and of each block of a cluster
-  int32_t stage_offset_bytes = 0;  // in shared memory: of unaligned rows
-  int32_t stage_operands = 0;      // and their operands there
+  int32_t row_vectors = 0;    // whole vectors of a row
+  int32_t block_vectors = 0;  // and of each block of a cluster
+  // of unaligned rows:
+  int32_t stage_offset_bytes = 0;  // in shared memory
+  int32_t stage_operands = 0;
+  MemoryRange memory[3] = {};  // of x or dy, of the bias or y, and of the dense mask or a gradient's x
   friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
 };
 

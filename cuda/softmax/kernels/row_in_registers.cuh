@@ -87,14 +87,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   // In shared memory, x of a gradient or a dense mask is the last operand.
   const int last_operand = mechanism.stage_operands - 1;
   if constexpr (is_unaligned) {
-    unaligned.copy(0, row.x);
+    unaligned.copy(0, row.x, mechanism.memory[0]);
     if (Terms::is_backward || (has_bias && params.bias_or_y != nullptr))
-      unaligned.copy(1, row.bias_or_y, has_bias && params.bias_is_float32 ? 4 : static_cast<int>(sizeof(T)));
+      unaligned.copy(1, row.bias_or_y, mechanism.memory[1],
+                     has_bias && params.bias_is_float32 ? 4 : static_cast<int>(sizeof(T)));
     if constexpr (has_dense)
-      if (row.dense != nullptr) unaligned.copy(last_operand, row.dense, 1);
+      if (row.dense != nullptr) unaligned.copy(last_operand, row.dense, mechanism.memory[2], 1);
     if constexpr (Terms::is_backward)
       if (params.extras.softcap > 0 && row.columns > 0)
-        unaligned.copy(last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
+        unaligned.copy(last_operand, row_of_scores(params, static_cast<uint32_t>(linear)), mechanism.memory[2]);
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {

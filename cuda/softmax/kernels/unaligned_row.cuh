@@ -15,7 +15,7 @@ __device__ __forceinline__ RowVectors padded_row_vectors(const SoftmaxParams& pa
 }
 
 // A block's part of a row goes through shared memory: aligned vectors of memory on one side, the threads' vectors on
-// the other. Nothing outside of the row is read. The results take the place of the first operand.
+// the other. The results take the place of the first operand.
 template <class T>
 struct UnalignedRow {
   using A = ComputeType<T>;
@@ -43,26 +43,23 @@ struct UnalignedRow {
              row_in_block * mechanism.stage_operands * operand_bytes;
   }
 
-  // Starts to copy an operand: the row at `source`, of elements of this size.
-  __device__ __forceinline__ void copy(int operand, const unsigned char* source, int element_bytes = size) const {
-    const int row_bytes = row.columns * element_bytes, part = first * width * element_bytes,
-              shift = shift_of(source + part);
-    const int count = (end * element_bytes - part + shift + vector_bytes - 1) / vector_bytes;
+  // Starts to copy an operand: the row at `source`, of elements of this size. Nothing outside of the operand is read.
+  __device__ __forceinline__ void copy(int operand, const unsigned char* source, const MemoryRange& range,
+                                       int element_bytes = size) const {
+    const int part = first * width * element_bytes, bytes = end * element_bytes - part, shift = shift_of(source);
     const unsigned char* const from = source + part - shift;
     unsigned char* const to = memory + operand * operand_bytes;
-    const auto is_inside = [&](int n) {
-      const int byte = part - shift + n * vector_bytes;
-      return byte >= 0 && byte + vector_bytes <= row_bytes;
-    };
+    const int count = (shift + bytes + vector_bytes - 1) / vector_bytes;
+    const int inner = from < range.first ? 1 : 0,
+              inner_end = from + count * vector_bytes > range.end ? count - 1 : count;
 #pragma unroll 1
-    for (int n = lane; n < count; n += lanes)
-      if (is_inside(n)) async_copy_vector(to + n * vector_bytes, from + n * vector_bytes);
-    // The row's first and last bytes.
+    for (int n = lane + inner; n < inner_end; n += lanes)
+      async_copy_vector(to + n * vector_bytes, from + n * vector_bytes);
+    if (inner == 0 && inner_end == count) return;
 #pragma unroll 1
     for (int j = lane; j < 2 * vector_bytes; j += lanes) {
-      const int n = j < vector_bytes ? 0 : count - 1, at = n * vector_bytes + j % vector_bytes,
-                byte = part - shift + at;
-      if (count > 0 && !is_inside(n) && byte >= 0 && byte < row_bytes) to[at] = from[at];
+      const int at = (j < vector_bytes ? 0 : count - 2) * vector_bytes + j;
+      if (at >= shift && at < shift + bytes) to[at] = from[at];
     }
   }
   // Waits until all threads of the row have copied, or stored.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/divide.h"
+#include "core/dtype.h"
 #include "softmax/plan/softmax_mechanisms.h"
 #include "softmax/plan/softmax_threads.h"
 #include "softmax/plan/softmax_tuning.h"
@@ -215,6 +216,15 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   if (call.is_unaligned) {
     mechanism.stage_offset_bytes = static_cast<int32_t>(stage_offset_bytes(call, plan->config));
     mechanism.stage_operands = stage_operands(call);
+    constexpr SoftmaxOperand operands[] = {softmax_x, softmax_bias_or_y, softmax_dense};
+    const int64_t columns = call.request.columns, bias_bytes = dtype_info(call.request.bias_dtype).element_bytes;
+    const int64_t row_bytes[] = {call.row_bytes, call.request.backward ? call.row_bytes : columns * bias_bytes,
+                                 call.has_dense ? columns : call.row_bytes};
+    for (int k = 0; k < 3; ++k) {
+      if (call.request.pointers[operands[k]] == nullptr) continue;
+      const OperandMemory memory = memory_of(call, operands[k], row_bytes[k]);
+      mechanism.memory[k] = {memory.first, memory.end};
+    }
     plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
   }
   // A block's part of a row starts on a line if its threads can hold that much.
