@@ -299,9 +299,9 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
     // dense mask.
-    table::unaligned(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8)),
+    table::unaligned(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8, 2)),
     table::unaligned(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
-    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_16, 4))),
+    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_16, 4, 2))),
     table::unaligned(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
 };
 constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);

@@ -71,8 +71,7 @@ struct UnalignedRow {
   }
   // The 16 bytes of an operand at `element_bytes` * width bytes per vector. Columns past the row's last are undefined.
   __device__ __forceinline__ uint4 load(int operand, const unsigned char* source, int vector) const {
-    const unsigned char* const low = memory + operand * operand_bytes + (vector - first) * vector_bytes;
-    return shift_vectors(load_vector(low), load_vector(low + vector_bytes), shift_of(source));
+    return load_shifted(memory + operand * operand_bytes + (vector - first) * vector_bytes, shift_of(source));
   }
   __device__ __forceinline__ DenseWords<width> load_dense(int operand, int vector) const {
     const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
@@ -92,22 +91,22 @@ struct UnalignedRow {
   __device__ __forceinline__ void write() const {
     synchronize();
     const int part = first * vector_bytes;
-    unsigned char* const to = row.out + part;
-    const int before = shift_of(to);
-    const unsigned char* const from = memory + (before == 0 ? vector_bytes : 0);
-    write(to, max(begin * size - part, 0), end * size - part, lane, lanes, [&](int n) {
-      const unsigned char* const low = from + n * vector_bytes;
-      return shift_vectors(load_vector(low), load_vector(low + vector_bytes), -before & (vector_bytes - 1));
-    });
+    const unsigned char* const vectors = memory + vector_bytes;
+    const int shift = -shift_of(row.out) & (vector_bytes - 1);
+    const auto vector_at = [&](int byte) { return load_shifted(vectors + byte - shift, shift); };
+    write(row.out + part, max(begin * size - part, 0), end * size - part, lane, lanes, vector_at,
+          [&](int byte) { return *reinterpret_cast<const Pack<size>*>(vectors + byte); });
   }
   // Writes `value` to the columns that no thread of the row stores otherwise.
   __device__ __forceinline__ void fill(const RowVectors& vectors, const RowThreads& group, A value) const {
     A values[width];
 #pragma unroll
     for (int j = 0; j < width; ++j) values[j] = value;
+    const Vector<size> vector = {narrow_vector<T>(values)};
     const auto fill_part = [&](int from, int to) {
-      write(row.out, from * size, to * size, group.rank * lanes + lane, group.blocks * lanes,
-            [&](int) { return narrow_vector<T>(values); });
+      write(
+          row.out, from * size, to * size, group.rank * lanes + lane, group.blocks * lanes,
+          [&](int) { return vector.whole; }, [&](int) { return vector.elements[0]; });
     };
     fill_part(0, begin);
     fill_part(vectors.read_end * width, row.columns);
@@ -117,27 +116,33 @@ struct UnalignedRow {
   static __device__ __forceinline__ int shift_of(const unsigned char* address) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
   }
-  // Writes bytes [from, to) of the memory at `out`; vector_of(n) is its n-th aligned vector.
-  template <class VectorOf>
-  static __device__ __forceinline__ void write(unsigned char* out, int from, int to, int thread, int num_threads,
-                                               VectorOf vector_of) {
-    const int before = shift_of(out);
-#pragma unroll 1
-    for (int n = (from + before) / vector_bytes + thread; n * vector_bytes < to + before; n += num_threads) {
-      const int low = from + before - n * vector_bytes, high = to + before - n * vector_bytes;
-      unsigned char* const address = out - before + n * vector_bytes;
-      uint4 vector = vector_of(n);
-      if (low <= 0 && high >= vector_bytes) {
-        store_vector(address, vector);
-        continue;
-      }
-#pragma unroll 1
-      for (int byte = 0; byte < vector_bytes; byte += size) {
-        if (byte >= low && byte < high)
-          *reinterpret_cast<Pack<size>*>(address + byte) = static_cast<Pack<size>>(vector.x);
-        vector = shift_vectors(vector, vector, size);
-      }
+  // 16 bytes from `shift` bytes past an aligned address.
+  static __device__ __forceinline__ uint4 load_shifted(const unsigned char* address, int shift) {
+    if constexpr (size == 4) {
+      const auto* const words = reinterpret_cast<const uint32_t*>(address + shift);
+      return {words[0], words[1], words[2], words[3]};
+    } else {
+      return shift_vectors(load_vector(address), load_vector(address + vector_bytes), shift);
     }
+  }
+  // Writes bytes [from, to) of the memory at `out`. vector_at(byte) are the 16 bytes from this one on, and
+  // element_at(byte) the element there.
+  template <class VectorAt, class ElementAt>
+  static __device__ __forceinline__ void write(unsigned char* out, int from, int to, int thread, int num_threads,
+                                               VectorAt vector_at, ElementAt element_at) {
+    const int before = shift_of(out);
+    const int inner = ((from + before + vector_bytes - 1) & ~(vector_bytes - 1)) - before;
+    const int inner_end = max(((to + before) & ~(vector_bytes - 1)) - before, inner);
+#pragma unroll 1
+    for (int byte = inner + thread * vector_bytes; byte < inner_end; byte += num_threads * vector_bytes)
+      store_vector(out + byte, vector_at(byte));
+    const auto write_elements = [&](int first_byte, int last) {
+#pragma unroll 1
+      for (int byte = first_byte + thread * size; byte < last; byte += num_threads * size)
+        *reinterpret_cast<Pack<size>*>(out + byte) = element_at(byte);
+    };
+    write_elements(from, min(inner, to));
+    write_elements(inner_end, to);
   }
 };
 

@@ -115,6 +115,11 @@ int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
   return call.request.batch_invariant && call.mask == SoftmaxMask::dense && call.in_bytes == 2 ? 8 : vectors;
 }
 
+// Do batch-invariant rows of these columns never have kernels for aligned ones?
+bool is_never_aligned(const SoftmaxCall& call) {
+  return call.request.batch_invariant && call.request.columns % call.vector_columns != 0;
+}
+
 int64_t stage_offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return round_up(int64_t{exchange_bytes(call, config)}, int64_t{vector_bytes});
 }
@@ -140,7 +145,7 @@ bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig&
     const int32_t kernel = find_kernel(query);
     return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
   };
-  return has_kernel(false) && has_kernel(true) &&
+  return (is_never_aligned(call) || has_kernel(false)) && has_kernel(true) &&
          shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
 }
 
@@ -166,6 +171,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     vectors = few_vectors;
     while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;
   }
+  if (is_never_aligned(call)) vectors = max_vectors;
   int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
   while (blocks > tuned_blocks && ((vectors > 2 && lanes(vectors, blocks) < 2 * warp_lanes) ||
