@@ -82,20 +82,16 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
-  const auto operand = [&](int k) { return k == 0 ? row.x : row.bias_or_y; };
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
-  // In shared memory, x of a gradient or a dense mask is the last operand.
-  const int last_operand = mechanism.stage_operands - 1;
+  const bool stages_bias = has_bias && params.bias_or_y != nullptr && !params.bias_is_float32;
+  const int last_operand = mechanism.stage_operands - 1;  // the dense mask, or x of a gradient
   if constexpr (is_unaligned) {
-    unaligned.copy(0, row.x, mechanism.memory[0]);
-    if (Terms::is_backward || (has_bias && params.bias_or_y != nullptr))
-      unaligned.copy(1, row.bias_or_y, mechanism.memory[1],
-                     has_bias && params.bias_is_float32 ? 4 : static_cast<int>(sizeof(T)));
-    if constexpr (has_dense)
-      if (row.dense != nullptr) unaligned.copy(last_operand, row.dense, mechanism.memory[2], 1);
+    unaligned.copy(mechanism, 0, 0, row.x);
+    if (Terms::is_backward || stages_bias) unaligned.copy(mechanism, 1, 1, row.bias_or_y);
+    if (has_dense && row.dense != nullptr) unaligned.copy(mechanism, 2, last_operand, row.dense, 1);
     if constexpr (Terms::is_backward)
       if (params.extras.softcap > 0 && row.columns > 0)
-        unaligned.copy(last_operand, row_of_scores(params, static_cast<uint32_t>(linear)), mechanism.memory[2]);
+        unaligned.copy(mechanism, 2, last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
@@ -198,7 +194,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
 #pragma unroll
-      for (int k = 0; k < num_inputs; ++k) raw[i][k] = unaligned.load(k, operand(k), own.at(i));
+      for (int k = 0; k < num_inputs; ++k) raw[i][k] = unaligned.load(k, input(k), own.at(i));
     }
   }
 
@@ -269,9 +265,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if constexpr (has_score_terms) {
         if (has_softcap) {
           A x[width];
-          if constexpr (is_unaligned) {
+          if constexpr (is_unaligned)
             widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
-          } else
+          else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
                                              : load_vector(scores + i * own.step * vector_bytes),
                             x);
@@ -329,20 +325,19 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           }
         }
         if constexpr (has_bias) {
-          if constexpr (is_unaligned) {
-#pragma unroll
-            for (int j = 0; j < width; ++j) bias[j] = 0;
-            if (params.bias_is_float32 && params.bias_or_y != nullptr)
-              unaligned.load_float32(1, own.at(i), bias);
-            else if (params.bias_or_y != nullptr)
-              widen_vector<T>(unaligned.load(1, row.bias_or_y, own.at(i)), bias);
-          } else if constexpr (has_bias_alone) {
+          if constexpr (has_bias_alone) {
             widen_vector<T>(loose_bias[i].whole(before_bias), bias);
+          } else if (is_unaligned && stages_bias) {
+            widen_vector<T>(unaligned.load(1, input(1), own.at(i)), bias);
           } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
-            for (int j = 0; j < width; ++j) bias[j] = load_bias<T>(params, row, column + j);
+            for (int j = 0; j < width; ++j) {
+              bias[j] = 0;
+              if (!is_unaligned || (params.bias_or_y != nullptr && column + j < row.columns))
+                bias[j] = load_bias<T>(params, row, column + j);
+            }
           }
         }
 #pragma unroll

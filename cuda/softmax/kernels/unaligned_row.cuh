@@ -43,9 +43,10 @@ struct UnalignedRow {
              row_in_block * mechanism.stage_operands * operand_bytes;
   }
 
-  // Starts to copy an operand: the row at `source`, of elements of this size. Nothing outside of the operand is read.
-  __device__ __forceinline__ void copy(int operand, const unsigned char* source, const MemoryRange& range,
-                                       int element_bytes = size) const {
+  // Starts to copy an operand of the row, from `source`. Nothing outside of the operand's memory is read.
+  __device__ __forceinline__ void copy(const RowInRegisters& mechanism, int index, int operand,
+                                       const unsigned char* source, int element_bytes = size) const {
+    const MemoryRange& range = mechanism.memory[index];
     const int part = first * width * element_bytes, bytes = end * element_bytes - part, shift = shift_of(source);
     const unsigned char* const from = source + part - shift;
     unsigned char* const to = memory + operand * operand_bytes;
@@ -69,20 +70,13 @@ struct UnalignedRow {
     else
       __syncthreads();
   }
-  // The 16 bytes of an operand at `element_bytes` * width bytes per vector. Columns past the row's last are undefined.
+  // A vector of an operand, and its bytes of the dense mask. Columns past the row's last one are undefined.
   __device__ __forceinline__ uint4 load(int operand, const unsigned char* source, int vector) const {
     return load_shifted(memory + operand * operand_bytes + (vector - first) * vector_bytes, shift_of(source));
   }
   __device__ __forceinline__ DenseWords<width> load_dense(int operand, int vector) const {
     const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
     return load_dense_shifted<width>(memory + operand * operand_bytes + (byte & ~3), 8 * (byte & 3));
-  }
-  // A bias of float32 and x of 16 bits.
-  __device__ __forceinline__ void load_float32(int operand, int vector, A (&values)[width]) const {
-    const int byte = shift_of(row.bias_or_y) + (vector - first) * width * 4;
-    const auto* const source = reinterpret_cast<const float*>(memory + operand * operand_bytes + byte);
-#pragma unroll
-    for (int j = 0; j < width; ++j) values[j] = source[j];
   }
   __device__ __forceinline__ void store(int vector, const A (&values)[width]) const {
     *reinterpret_cast<uint4*>(memory + (vector - first + 1) * vector_bytes) = narrow_vector<T>(values);

@@ -124,12 +124,9 @@ int64_t stage_offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config)
   return round_up(int64_t{exchange_bytes(call, config)}, int64_t{vector_bytes});
 }
 
-// A bias of float32 has twice the bytes of an x of 16 bits.
 int32_t stage_operands(const SoftmaxCall& call) {
-  const bool has_wide_bias = call.mask == SoftmaxMask::bias && call.request.pointers[softmax_bias_or_y] != nullptr &&
-                             call.request.bias_dtype != call.request.in_dtype;
   const bool has_last = call.has_dense || (call.request.backward && call.request.softcap > 0);
-  return call.num_inputs + (has_wide_bias ? 1 : 0) + (has_last ? 1 : 0);
+  return call.num_inputs + (has_last ? 1 : 0);
 }
 
 // The shared memory of a block for unaligned rows.
