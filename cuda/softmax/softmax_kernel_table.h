@@ -85,7 +85,7 @@ struct SoftmaxKernelRow {
   bool row_scale = false;               // and with a scale per row, without a bias or a dense mask
   bool score_terms = false;             // and with a scale per row or a softcap
   bool bias_alone = false;              // takes a bias of x's type, and no other mask with it
-  bool unaligned = false;               // row_in_registers: rows of any alignment, batch-invariant
+  bool unaligned = false;               // row_in_registers: rows of any alignment, through shared memory
 };
 
 // What a plan asks for.

@@ -131,10 +131,11 @@ struct SoftmaxParams {
 // ---- the mechanisms, one struct each: what a config says, and what the plan adds for the kernel. A vector has 16
 // bytes.
 
-struct MemoryRange {
+// The memory of all rows of an operand, [first, end).
+struct OperandMemory {
   const unsigned char* first = nullptr;
   const unsigned char* end = nullptr;
-  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+  friend bool operator==(const OperandMemory&, const OperandMemory&) = default;
 };
 
 // The threads of a warp, a block or a cluster hold a row in registers.
@@ -147,7 +148,7 @@ struct RowInRegisters {
   // of unaligned rows:
   int32_t stage_offset_bytes = 0;  // in shared memory
   int32_t stage_operands = 0;
-  MemoryRange memory[3] = {};  // of x or dy, of the bias or y, and of the dense mask or a gradient's x
+  OperandMemory memory[3] = {};  // of x or dy, of the bias or y, and of the dense mask or a gradient's x
   friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
 };
 

@@ -78,10 +78,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if constexpr (kForm == SoftmaxForm::whole) return true;
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
+
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
+  // Unaligned rows go through shared memory.
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
   const bool stages_bias = has_bias && params.bias_or_y != nullptr && !params.bias_is_float32;
   const int last_operand = mechanism.stage_operands - 1;  // the dense mask, or x of a gradient
@@ -181,8 +183,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         outer[0] = -outer[0];
   }
 
-  const auto dense_at = [&](int i) {
-    if constexpr (is_unaligned)
+  const auto dense_at = [&]([[maybe_unused]] int i) -> DenseWords<width> {
+    if constexpr (!has_dense)
+      return {};
+    else if constexpr (is_unaligned)
       return unaligned.load_dense(last_operand, own.at(i));
     else
       return dense[i];
@@ -202,7 +206,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     [[maybe_unused]] A probability = 0;  // of the sink, in the row's first thread
     if constexpr (has_row_numbers)
       if (params.has_row_values && params.extras.dsinks != nullptr && is_first) probability = numbers.probability();
-    // At most two vectors per row contain an end of the interval.
+    // At most two vectors per row contain an end of the interval, or of an unaligned row.
     if (is_unaligned || params.interval.exists) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)

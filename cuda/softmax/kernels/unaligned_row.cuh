@@ -24,9 +24,8 @@ struct UnalignedRow {
   unsigned char* memory;  // of the row, in shared memory
   int operand_bytes;      // of it
   int lane, lanes;        // of the row in the block
-  int first;              // vector of the part, and the column after its last one
-  int end;
-  int begin;  // the first column that the block stores
+  int first;              // vector of the part
+  int begin, end;         // the columns that the block stores
 
   __device__ __forceinline__ UnalignedRow(const SoftmaxParams& params, const RowInRegisters& mechanism,
                                           const SoftmaxRow& of, const RowVectors& vectors, const OwnVectors& own,
@@ -36,8 +35,8 @@ struct UnalignedRow {
         lane(own_lane),
         lanes(params.lanes_per_row),
         first(own.first - own_lane),
-        end(min(own.end * width, of.columns)),
-        begin(vectors.read_begin * width) {
+        begin(vectors.read_begin * width),
+        end(min(own.end * width, of.columns)) {
     const int row_in_block = params.rows_per_block == 1 ? 0 : static_cast<int>(threadIdx.x) >> params.rows_shift;
     memory = &shared<unsigned char>() + mechanism.stage_offset_bytes +
              row_in_block * mechanism.stage_operands * operand_bytes;
@@ -46,7 +45,7 @@ struct UnalignedRow {
   // Starts to copy an operand of the row, from `source`. Nothing outside of the operand's memory is read.
   __device__ __forceinline__ void copy(const RowInRegisters& mechanism, int index, int operand,
                                        const unsigned char* source, int element_bytes = size) const {
-    const MemoryRange& range = mechanism.memory[index];
+    const OperandMemory& range = mechanism.memory[index];
     const int part = first * width * element_bytes, bytes = end * element_bytes - part, shift = shift_of(source);
     const unsigned char* const from = source + part - shift;
     unsigned char* const to = memory + operand * operand_bytes;

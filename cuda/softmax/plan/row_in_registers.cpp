@@ -176,9 +176,10 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     vectors /= 2;
   // Fewer blocks than wanted: a thread holds more.
   while (lanes(vectors, blocks) > max_row_threads && vectors < max_vectors) vectors *= 2;
-  // No other mechanism holds a row of a batch-invariant call.
-  while (call.request.batch_invariant && lanes(vectors, blocks) > max_row_threads &&
-         blocks < device_cluster_blocks(call.device))
+  // No other mechanism holds a row of a batch-invariant call. With two inputs more small blocks fit than large ones.
+  const bool has_small_blocks = is_never_aligned(call) && call.num_inputs == 2;
+  while (call.request.batch_invariant && blocks < device_cluster_blocks(call.device) &&
+         lanes(vectors, blocks) > (has_small_blocks ? unaligned_row_threads : max_row_threads))
     blocks *= 2;
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
@@ -223,11 +224,9 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
     const int64_t columns = call.request.columns, bias_bytes = dtype_info(call.request.bias_dtype).element_bytes;
     const int64_t row_bytes[] = {call.row_bytes, call.request.backward ? call.row_bytes : columns * bias_bytes,
                                  call.has_dense ? columns : call.row_bytes};
-    for (int k = 0; k < 3; ++k) {
-      if (call.request.pointers[operands[k]] == nullptr) continue;
-      const OperandMemory memory = memory_of(call, operands[k], row_bytes[k]);
-      mechanism.memory[k] = {memory.first, memory.end};
-    }
+    for (int k = 0; k < 3; ++k)
+      if (call.request.pointers[operands[k]] != nullptr)
+        mechanism.memory[k] = memory_of(call, operands[k], row_bytes[k]);
     plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
   }
   // A block's part of a row starts on a line if its threads can hold that much.

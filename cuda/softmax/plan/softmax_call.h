@@ -40,11 +40,6 @@ struct SoftmaxCall {
   bool any_mechanism_is_right;
 };
 
-// The memory of all rows of an operand, [first, end).
-struct OperandMemory {
-  const unsigned char* first;
-  const unsigned char* end;
-};
 OperandMemory memory_of(const SoftmaxCall& call, SoftmaxOperand operand, int64_t row_bytes);
 
 // Do all rows of an operand start at a multiple of `bytes`?

@@ -32,6 +32,7 @@ def masks_of(rng: np.random.Generator, columns: int, dtype: str) -> dict[str, di
         "lengths": {"lengths": lengths, "log": True},
         "from the right": {"lengths": lengths, "lengths_from_right": True},
         "bias": {"bias": bias},
+        "wide bias": {"bias": bias.astype("float64" if dtype == "float64" else "float32"), "mask": dense},
         "all": {"mask": dense, "bias": bias, "lengths": lengths, "sinks": sinks, "softcap": 3.0},
     }
 
