@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/divide.h"
-#include "core/dtype.h"
 #include "softmax/plan/softmax_mechanisms.h"
 #include "softmax/plan/softmax_threads.h"
 #include "softmax/plan/softmax_tuning.h"
@@ -115,7 +114,7 @@ int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
   return call.request.batch_invariant && call.mask == SoftmaxMask::dense && call.in_bytes == 2 ? 8 : vectors;
 }
 
-// Do batch-invariant rows of these columns never have kernels for aligned ones?
+// Has no batch-invariant row of these columns a kernel for aligned ones?
 bool is_never_aligned(const SoftmaxCall& call) {
   return call.request.batch_invariant && call.request.columns % call.vector_columns != 0;
 }
@@ -176,10 +175,9 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     vectors /= 2;
   // Fewer blocks than wanted: a thread holds more.
   while (lanes(vectors, blocks) > max_row_threads && vectors < max_vectors) vectors *= 2;
-  // No other mechanism holds a row of a batch-invariant call. With two inputs more small blocks fit than large ones.
-  const bool has_small_blocks = is_never_aligned(call) && call.num_inputs == 2;
-  while (call.request.batch_invariant && blocks < device_cluster_blocks(call.device) &&
-         lanes(vectors, blocks) > (has_small_blocks ? unaligned_row_threads : max_row_threads))
+  // No other mechanism holds a row of a batch-invariant call.
+  while (call.request.batch_invariant && lanes(vectors, blocks) > max_row_threads &&
+         blocks < device_cluster_blocks(call.device))
     blocks *= 2;
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
@@ -221,12 +219,10 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
     mechanism.stage_offset_bytes = static_cast<int32_t>(stage_offset_bytes(call, plan->config));
     mechanism.stage_operands = stage_operands(call);
     constexpr SoftmaxOperand operands[] = {softmax_x, softmax_bias_or_y, softmax_dense};
-    const int64_t columns = call.request.columns, bias_bytes = dtype_info(call.request.bias_dtype).element_bytes;
-    const int64_t row_bytes[] = {call.row_bytes, call.request.backward ? call.row_bytes : columns * bias_bytes,
-                                 call.has_dense ? columns : call.row_bytes};
     for (int k = 0; k < 3; ++k)
       if (call.request.pointers[operands[k]] != nullptr)
-        mechanism.memory[k] = memory_of(call, operands[k], row_bytes[k]);
+        mechanism.memory[k] =
+            memory_of(call, operands[k], k == 2 && call.has_dense ? call.request.columns : call.row_bytes);
     plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
   }
   // A block's part of a row starts on a line if its threads can hold that much.
