@@ -109,7 +109,7 @@ struct UnalignedRow {
   static __device__ __forceinline__ int shift_of(const unsigned char* address) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
   }
-  // 16 bytes from `shift` bytes past an aligned address.
+  // 16 bytes from `shift` bytes past an aligned address. Of elements of 4 bytes, words take fewer instructions.
   static __device__ __forceinline__ uint4 load_shifted(const unsigned char* address, int shift) {
     if constexpr (size == 4) {
       const auto* const words = reinterpret_cast<const uint32_t*>(address + shift);
