@@ -85,7 +85,7 @@ struct SoftmaxKernelRow {
   bool row_scale = false;               // and with a scale per row, without a bias or a dense mask
   bool score_terms = false;             // and with a scale per row or a softcap
   bool bias_alone = false;              // takes a bias of x's type, and no other mask with it
-  bool by_elements = false;             // row_in_registers: rows of any alignment, by single elements
+  bool unaligned = false;               // row_in_registers: rows of any alignment, through shared memory
 };
 
 // What a plan asks for.
@@ -104,7 +104,7 @@ struct SoftmaxKernelQuery {
   bool row_scale = false;
   bool score_terms = false;
   bool bias_alone = false;
-  bool by_elements = false;
+  bool unaligned = false;
 };
 
 constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
@@ -155,8 +155,8 @@ constexpr SoftmaxKernelRow with_row_scale(SoftmaxKernelRow row) {
   row.row_scale = true;
   return row;
 }
-constexpr SoftmaxKernelRow by_elements(SoftmaxKernelRow row) {
-  row.by_elements = true;
+constexpr SoftmaxKernelRow unaligned(SoftmaxKernelRow row) {
+  row.unaligned = true;
   return row;
 }
 // For kernels that would have more registers, or be slower for short rows, in all calls.
@@ -299,10 +299,10 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
     // dense mask.
-    table::by_elements(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8)),
-    table::by_elements(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
-    table::by_elements(table::with_score_terms(table::in_registers_backward(bits_16, 4))),
-    table::by_elements(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
+    table::unaligned(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8, 2)),
+    table::unaligned(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
+    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_16, 4, 2))),
+    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
 };
 constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);
 
@@ -321,7 +321,7 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          (row.lanes == 0 || row.lanes == query.lanes) && (row.row_values || !query.row_values) &&
          (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) &&
          (row.row_scale || row.score_terms || !query.row_scale) && (!row.bias_alone || query.bias_alone) &&
-         row.by_elements == query.by_elements;
+         row.unaligned == query.unaligned;
 }
 
 // The index of the query's kernel; -1: there is none.
@@ -356,6 +356,10 @@ FLOWK_HOST_DEVICE constexpr int exchange_step_bytes(int partial_bytes, int num_w
   return exchange_barrier_bytes +
          (partial_bytes * num_warps * cluster_blocks + vector_bytes - 1) / vector_bytes * vector_bytes;
 }
+
+// row_in_registers: the vectors of memory that contain `vectors` of an unaligned row, and one for what the last of them
+// reads after it.
+FLOWK_HOST_DEVICE constexpr int stage_vectors(int vectors) { return vectors + 2; }
 
 // persistent_rows: threads per block, and the most batches per row: a warp has one lane for each batch of two rows. Two
 // exchanges, for this row and the next, between the warps of a block and between the blocks of a cluster.

@@ -52,8 +52,8 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   const auto start_with = [&](auto kernel, const auto& mechanism) {
     return launch(kernel, plan.launch, stream, mechanism, plan.params);
   };
-  // By elements, rows without a mask are rows with a dense mask that is not given.
-  constexpr SoftmaxMask mask = row.by_elements && kMask == SoftmaxMask::none ? SoftmaxMask::dense : kMask;
+  // Unaligned rows without a mask are rows with a dense mask that is not given.
+  constexpr SoftmaxMask mask = row.unaligned && kMask == SoftmaxMask::none ? SoftmaxMask::dense : kMask;
   using RowTerms = std::conditional_t<row.backward, GradientTerms<T>, SoftmaxTerms<T, mask>>;
   using TermsOfRow = std::conditional_t<row.sinks, RowTerms, WithoutSinks<RowTerms>>;
   using Terms = std::conditional_t<row.row_values, TermsOfRow, WithoutRowValues<RowTerms>>;

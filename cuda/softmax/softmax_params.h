@@ -131,6 +131,13 @@ struct SoftmaxParams {
 // ---- the mechanisms, one struct each: what a config says, and what the plan adds for the kernel. A vector has 16
 // bytes.
 
+// The memory of all rows of an operand, [first, end).
+struct OperandMemory {
+  const unsigned char* first = nullptr;
+  const unsigned char* end = nullptr;
+  friend bool operator==(const OperandMemory&, const OperandMemory&) = default;
+};
+
 // The threads of a warp, a block or a cluster hold a row in registers.
 struct RowInRegisters {
   int32_t vectors_per_thread = 0;  // a power of 2, up to 16
@@ -138,7 +145,10 @@ struct RowInRegisters {
   SoftmaxForm form = SoftmaxForm::any;
   int32_t row_vectors = 0;    // whole vectors of a row
   int32_t block_vectors = 0;  // and of each block of a cluster
-  int32_t element_step = 0;   // by elements: columns between the elements of a vector; 0: by vectors
+  // of unaligned rows:
+  int32_t stage_offset_bytes = 0;  // in shared memory
+  int32_t stage_operands = 0;
+  OperandMemory memory[3] = {};  // of x or dy, of the bias or y, and of the dense mask or a gradient's x
   friend bool operator==(const RowInRegisters&, const RowInRegisters&) = default;
 };
 

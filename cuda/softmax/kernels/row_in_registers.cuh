@@ -2,7 +2,7 @@
 // Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/kernels/row_elements.cuh"
+#include "softmax/kernels/unaligned_row.cuh"
 
 namespace flowk::softmax {
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
 // bytes, lanes_per_row apart, and at most one outer column. Inputs are read once, into registers; the threads exchange
-// one maximum and one sum. With kConverts the result may have another type than x. With by_elements a row may have any
-// alignment: RowElements says which columns a vector has.
+// one maximum and one sum. With kConverts the result may have another type than x. With is_unaligned a row may have any
+// alignment, and its threads have the columns that they have of an aligned row.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers(const __grid_constant__ GridConstant<RowInRegisters> mechanism,
@@ -45,13 +45,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   constexpr bool is_whole = has_whole_rows<kForm>;
   // Exponents then come from x.
   constexpr bool has_x_scores = kMask == SoftmaxMask::scores, holds_scores = is_scaled && !has_x_scores;
-  constexpr bool by_elements = softmax_kernels[kRow].by_elements;
-  constexpr bool has_outer = kForm == SoftmaxForm::any && !by_elements;
+  constexpr bool is_unaligned = softmax_kernels[kRow].unaligned;
+  constexpr bool has_outer = kForm == SoftmaxForm::any && !is_unaligned;
   constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
   constexpr bool has_bias_alone = softmax_kernels[kRow].bias_alone;
   constexpr bool has_dense = may_have_dense(kMask) && !has_bias_alone;
   // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
-  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !by_elements;
+  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !is_unaligned;
   constexpr bool has_row_numbers = softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks;
   constexpr bool has_row_scale = softmax_kernels[kRow].row_scale;  // in the exponent, or a factor of the gradients
   const RowOutput<T, kConverts> output{params};
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const auto [linear, lane] = row_position(params);
   SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
   if constexpr (has_bias_alone) row.dense = nullptr;
-  const RowVectors vectors = by_elements ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
+  const RowVectors vectors = is_unaligned ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
@@ -73,11 +73,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   } else {
     own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   }
-  [[maybe_unused]] const RowElements<T> elements(mechanism, row, vectors, own, lane);
   // Whole rows: a row past the last one is loaded as row 0 and not stored.
   const auto is_read = [&](int i) {
     if constexpr (kForm == SoftmaxForm::whole) return true;
-    if constexpr (by_elements) return elements.has_vector(i);
     return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
   };
 
@@ -85,10 +83,17 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
   uint4 raw[kVectors][num_inputs];
-  [[maybe_unused]] unsigned unmasked[by_elements ? kVectors : 1];
-  if constexpr (by_elements) {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) unmasked[i] = elements.unmasked(row, i);
+  // Unaligned rows go through shared memory.
+  [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
+  const bool stages_bias = has_bias && params.bias_or_y != nullptr && !params.bias_is_float32;
+  const int last_operand = mechanism.stage_operands - 1;  // the dense mask, or x of a gradient
+  if constexpr (is_unaligned) {
+    unaligned.copy(mechanism, 0, 0, row.x);
+    if (Terms::is_backward || stages_bias) unaligned.copy(mechanism, 1, 1, row.bias_or_y);
+    if (has_dense && row.dense != nullptr) unaligned.copy(mechanism, 2, last_operand, row.dense, 1);
+    if constexpr (Terms::is_backward)
+      if (params.extras.softcap > 0 && row.columns > 0)
+        unaligned.copy(mechanism, 2, last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
@@ -97,20 +102,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       // With a dense mask these elements become -infinity anyway.
       if constexpr (has_masked_bias)
         raw[i][k] = {0, 0, 0, 0};
-      else if constexpr (kMask != SoftmaxMask::dense || by_elements)
+      else if constexpr (kMask != SoftmaxMask::dense || is_unaligned)
         raw[i][k] = Terms::masked_vector(params, k);
-      if constexpr (by_elements && kMask == SoftmaxMask::dense)
-        if (params.negates_x) negate_vector<T>(&raw[i][k]);
-      if constexpr (by_elements)
-        raw[i][k] = elements.load(k == 0 ? row.x : row.bias_or_y, i, unmasked[i], raw[i][k]);
-      else if (is_read(i))
-        raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
+      if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
     }
   }
-  const bool bias_is_aligned = is_whole || (!by_elements && params.bias_is_aligned);
+  const bool bias_is_aligned = is_whole || (!is_unaligned && params.bias_is_aligned);
   const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
   uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
-  if constexpr (has_bias && !has_bias_alone) {
+  if constexpr (has_bias && !has_bias_alone && !is_unaligned) {
     const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     else
       load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
   }
-  DenseWords<width> dense[has_dense ? kVectors : 1];
-  if constexpr (has_dense && !by_elements) {
+  DenseWords<width> dense[has_dense && !is_unaligned ? kVectors : 1];
+  if constexpr (has_dense && !is_unaligned) {
     if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) dense[i] = {};
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
   }
   if (!is_whole && params.interval.exists) {
-    if constexpr (by_elements)
-      elements.fill_unread(output, row, vectors, group, lane, Terms::masked_result(params));
+    if constexpr (is_unaligned)
+      unaligned.fill(vectors, group, Terms::masked_result(params));
     else
       fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   }
@@ -183,12 +183,31 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         outer[0] = -outer[0];
   }
 
+  const auto dense_at = [&]([[maybe_unused]] int i) -> DenseWords<width> {
+    if constexpr (!has_dense)
+      return {};
+    else if constexpr (is_unaligned)
+      return unaligned.load_dense(last_operand, own.at(i));
+    else
+      return dense[i];
+  };
+  if constexpr (is_unaligned) {
+    async_copy_wait();
+    unaligned.synchronize();
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (!is_read(i)) continue;
+#pragma unroll
+      for (int k = 0; k < num_inputs; ++k) raw[i][k] = unaligned.load(k, input(k), own.at(i));
+    }
+  }
+
   if constexpr (Terms::is_backward) {
     [[maybe_unused]] A probability = 0;  // of the sink, in the row's first thread
     if constexpr (has_row_numbers)
       if (params.has_row_values && params.extras.dsinks != nullptr && is_first) probability = numbers.probability();
-    // At most two vectors per row contain an end of the interval.
-    if (!by_elements && params.interval.exists) {
+    // At most two vectors per row contain an end of the interval, or of an unaligned row.
+    if (is_unaligned || params.interval.exists) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
         if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
@@ -208,7 +227,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       has_softcap = score.has_softcap();
       if (has_softcap && row.columns > 0) {
         scores = row_of_scores(params, static_cast<uint32_t>(linear));
-        if (!by_elements) scores += first_bytes;
+        scores += first_bytes;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (holds_raw_scores && is_read(i))
@@ -246,15 +265,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         terms_of(true).vector_results(raw[i][0], raw[i][1], sum, dx);
       else
         terms_of(false).vector_results(raw[i][0], raw[i][1], sum, dx);
-      if constexpr (by_elements)
-        elements.clear_masked(row, i, sum, dx);
-      else
-        Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
+      Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
       if constexpr (has_score_terms) {
         if (has_softcap) {
           A x[width];
-          if constexpr (by_elements)
-            widen_vector<T>(elements.load(scores, i, unmasked[i], {0, 0, 0, 0}), x);
+          if constexpr (is_unaligned)
+            widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
           else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
                                              : load_vector(scores + i * own.step * vector_bytes),
@@ -263,11 +279,12 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
         }
       }
-      if constexpr (by_elements)
-        elements.store(output, row, i, dx);
+      if constexpr (is_unaligned)
+        unaligned.store(own.at(i), dx);
       else
         output.store_vector(out + i * own.step * out_bytes, dx);
     }
+    if constexpr (is_unaligned) unaligned.write();
     if (outer_column >= 0) {
       A dx = typename Terms::Results{terms, sum}.of_column(row, outer_column, outer);
       if constexpr (has_score_terms)
@@ -283,7 +300,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     // Is i past the vectors of all threads of the block? The lower half is not tested: kVectors is mostly the least
     // that holds a row, and vectors that do not exist add nothing.
     const auto is_past = [&](int i) {
-      return kForm == SoftmaxForm::unfilled && 2 * i >= kVectors && i * params.lanes_per_row >= mechanism.block_vectors;
+      return (kForm == SoftmaxForm::unfilled || is_unaligned) && 2 * i >= kVectors &&
+             i * params.lanes_per_row >= mechanism.block_vectors;
     };
 
     // Masks, and the largest score. Scores that are not held are x; the scale is applied in the exponent.
@@ -310,31 +328,32 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
           }
         }
-        if constexpr (has_bias && by_elements) {
-          elements.load_bias(params, row, i, params.bias_or_y == nullptr ? 0 : unmasked[i], bias);
-        } else if constexpr (has_bias) {
+        if constexpr (has_bias) {
           if constexpr (has_bias_alone) {
             widen_vector<T>(loose_bias[i].whole(before_bias), bias);
+          } else if (is_unaligned && stages_bias) {
+            widen_vector<T>(unaligned.load(1, input(1), own.at(i)), bias);
           } else if (bias_is_aligned) {
             widen_vector<T>(raw_bias[i], bias);
           } else {
 #pragma unroll
-            for (int j = 0; j < width; ++j) bias[j] = load_bias<T>(params, row, column + j);
+            for (int j = 0; j < width; ++j) {
+              bias[j] = 0;
+              if (!is_unaligned || (params.bias_or_y != nullptr && column + j < row.columns))
+                bias[j] = load_bias<T>(params, row, column + j);
+            }
           }
         }
 #pragma unroll
         for (int j = 0; j < width; ++j)
           scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
-        if constexpr (by_elements) {
+        if (has_bias && has_dense && row.dense != nullptr) {
+          const DenseWords<width> masked = dense_at(i);
 #pragma unroll
           for (int j = 0; j < width; ++j)
-            if ((unmasked[i] >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
-        } else if (has_bias && has_dense && row.dense != nullptr) {
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            if ((dense[i].words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
+            if ((masked.words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
         }
-        if (!is_whole && !by_elements && !has_bias_alone && (column < row.begin || column + width > row.end)) {
+        if (!is_whole && !has_bias_alone && (column < row.begin || column + width > row.end)) {
           const uint32_t kept = interval_bits(column, width, row.begin, row.end);
 #pragma unroll
           for (int j = 0; j < width; ++j)
@@ -350,15 +369,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (negates_x) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
-          if (by_elements || is_read(i)) negate_vector<T>(&raw[i][0]);
+          if (is_read(i)) negate_vector<T>(&raw[i][0]);
       }
       // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
       // bytes.
-      if (!is_whole && !by_elements && params.interval.exists) {
+      if (!is_whole && (is_unaligned || params.interval.exists)) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           const int column = vectors.head + own.at(i) * width;
-          if constexpr (kMask == SoftmaxMask::dense)
+          if constexpr (kMask == SoftmaxMask::dense && !is_unaligned)
             mask_outside(&dense[i], column, row.begin, row.end);
           else if (is_read(i) && (column < row.begin || column + width > row.end))
             select_interval<T>(&raw[i][0], column, row.begin, row.end, negative_infinity_vector<T>());
@@ -367,7 +386,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         if (is_past(i)) continue;
-        if constexpr (kMask == SoftmaxMask::dense && !by_elements) mask_vector<T>(&raw[i][0], dense[i]);
+        if constexpr (kMask == SoftmaxMask::dense)
+          if (!is_unaligned || (row.dense != nullptr && is_read(i))) mask_vector<T>(&raw[i][0], dense_at(i));
         largest_x.take(raw[i][0]);
       }
       largest = larger_of(largest, largest_x.largest());
@@ -409,7 +429,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         A z[width], p[width];
-        if (is_whole || has_bias_alone ? is_past(i) : !is_read(i)) {
+        if (is_whole || has_bias_alone || is_unaligned ? is_past(i) : !is_read(i)) {
           if constexpr (!recomputes) {
 #pragma unroll
             for (int j = 0; j < width; ++j) values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
@@ -464,7 +484,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take_x(std::true_type{});
       else
         take_x(std::false_type{});
-    } else if constexpr (by_elements || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
+    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);
@@ -495,8 +515,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (total.sum != total.sum) {
       store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
                                              params.lanes_per_row * group.blocks);
-      if constexpr (!leaves_first) leave();
-      return;
+      // The other rows of a warp are written with this one.
+      if constexpr (is_unaligned) {
+        unaligned.end = unaligned.begin;
+      } else {
+        if constexpr (!leaves_first) leave();
+        return;
+      }
     }
     // y = value * factor + term
     A factor = to_exponent.log_factor(), term = 0;
@@ -543,8 +568,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             y[j] = values[i * width + j] * factor + term;
           }
         }
-        if constexpr (by_elements)
-          elements.store(output, row, i, y);
+        if constexpr (is_unaligned)
+          unaligned.store(own.at(i), y);
         else
           output.store_vector(out + i * own.step * out_bytes, y);
       }
@@ -561,6 +586,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       store(std::true_type{});
     else
       store(std::false_type{});
+    if constexpr (is_unaligned) unaligned.write();
     if constexpr (!leaves_first) leave();
   }
 }

@@ -127,7 +127,7 @@ void plan_bias_gradient(const BiasGradientRequest& request, const Device& device
   // first column wherever the row lies.
   gradient.has_edges = call.request.columns % layout.width != 0;
   gradient.has_frames = !call.request.batch_invariant && call.vectors_agree && gradient.has_edges;
-  gradient.by_vectors = call.vectors_agree && !call.takes_elements && (gradient.has_edges || !call.has_tails);
+  gradient.by_vectors = call.vectors_agree && !call.is_unaligned && (gradient.has_edges || !call.has_tails);
   const int64_t frame_columns = call.request.columns + (gradient.has_frames ? layout.width - 1 : 0);
   gradient.vectors_per_thread = static_cast<int32_t>(ceil_div(frame_columns, int64_t{layout.width} * layout.lanes));
   // batch_invariant: the compiler may round sums of held vectors and of others in different ways.

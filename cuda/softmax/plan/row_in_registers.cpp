@@ -17,7 +17,7 @@ SoftmaxKernelQuery query_of(const SoftmaxCall& call, int32_t vectors, SoftmaxFor
   SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::row_in_registers, vectors);
   query.form = form;
   query.converts = call.request.in_dtype != call.request.out_dtype;
-  query.by_elements = call.takes_elements;
+  query.unaligned = call.is_unaligned;
   query.bias_alone = call.has_bias_alone;
   return query;
 }
@@ -87,7 +87,7 @@ bool reads_less(const SoftmaxCall& call) {
 // The form of the kernels that take all rows of the call, also if some threads have fewer vectors than others.
 SoftmaxForm form_of(const SoftmaxCall& call) {
   const bool is_score_any = call.has_score_terms && call.mask != SoftmaxMask::scores;
-  if (call.has_tails || is_score_any || call.takes_elements) return SoftmaxForm::any;
+  if (call.has_tails || is_score_any || call.is_unaligned) return SoftmaxForm::any;
   if (call.has_interval) return SoftmaxForm::aligned;
   if (!may_have_dense(call.mask)) {
     if (call.rows.num_rows >= int64_t{1} << 31) return SoftmaxForm::aligned;
@@ -114,14 +114,35 @@ int32_t kernel_vectors(const SoftmaxCall& call, int32_t vectors) {
   return call.request.batch_invariant && call.mask == SoftmaxMask::dense && call.in_bytes == 2 ? 8 : vectors;
 }
 
+// Has no batch-invariant row of these columns a kernel for aligned ones?
+bool is_never_aligned(const SoftmaxCall& call) {
+  return call.request.batch_invariant && call.request.columns % call.vector_columns != 0;
+}
+
+int64_t stage_offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(int64_t{exchange_bytes(call, config)}, int64_t{vector_bytes});
+}
+
+int32_t stage_operands(const SoftmaxCall& call) {
+  const bool has_last = call.has_dense || (call.request.backward && call.request.softcap > 0);
+  return call.num_inputs + (has_last ? 1 : 0);
+}
+
+// The shared memory of a block for unaligned rows.
+int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+  return stage_offset_bytes(call, config) + int64_t{rows_per_block(config)} * stage_operands(call) *
+                                                stage_vectors(config.lanes_per_row * vectors) * vector_bytes;
+}
+
 bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
   SoftmaxKernelQuery query = query_of(call, kernel_vectors(call, vectors));
-  const auto has_kernel = [&](bool by_elements) {
-    query.by_elements = by_elements;
+  const auto has_kernel = [&](bool unaligned) {
+    query.unaligned = unaligned;
     const int32_t kernel = find_kernel(query);
     return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
   };
-  return has_kernel(false) && has_kernel(true);
+  return (is_never_aligned(call) || has_kernel(false)) && has_kernel(true) &&
+         shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
 }
 
 }  // namespace
@@ -146,13 +167,18 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
     vectors = few_vectors;
     while (lanes(vectors, tuned_blocks) > max_row_threads) tuned_blocks *= 2;
   }
-  const int32_t blocks = cluster_blocks_for(call, tuned_blocks);
+  if (is_never_aligned(call)) vectors = max_vectors;
+  int32_t blocks = cluster_blocks_for(call, tuned_blocks);
   // A few rows over more blocks: at least two warps per block, and up to 8 warps rather than more than 4 vectors.
   while (blocks > tuned_blocks && ((vectors > 2 && lanes(vectors, blocks) < 2 * warp_lanes) ||
                                    (vectors > 4 && lanes(vectors / 2, blocks) <= 8 * warp_lanes)))
     vectors /= 2;
   // Fewer blocks than wanted: a thread holds more.
   while (lanes(vectors, blocks) > max_row_threads && vectors < max_vectors) vectors *= 2;
+  // No other mechanism holds a row of a batch-invariant call.
+  while (call.request.batch_invariant && lanes(vectors, blocks) > max_row_threads &&
+         blocks < device_cluster_blocks(call.device))
+    blocks *= 2;
   // Few short rows: more threads per row, down to one vector per thread.
   const auto is_few = [&] {
     const int64_t threads = vectors > 2 ? few_threads_of_4_vectors : few_threads_of_2_vectors;
@@ -189,9 +215,16 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
   const int32_t vectors = mechanism.vectors_per_thread;
   mechanism.form = form_of(call, plan->config, vectors);
   plan->params.starts_on_lines = !call.request.batch_invariant && fits_from_line(call, plan->config, vectors);
-  // Elements of whole vectors are summed as in vectors. Others are neighbours in neighbouring threads.
-  if (call.takes_elements)
-    mechanism.element_step = call.request.columns % call.vector_columns == 0 ? 1 : plan->config.lanes_per_row;
+  if (call.is_unaligned) {
+    mechanism.stage_offset_bytes = static_cast<int32_t>(stage_offset_bytes(call, plan->config));
+    mechanism.stage_operands = stage_operands(call);
+    constexpr SoftmaxOperand operands[] = {softmax_x, softmax_bias_or_y, softmax_dense};
+    for (int k = 0; k < 3; ++k)
+      if (call.request.pointers[operands[k]] != nullptr)
+        mechanism.memory[k] =
+            memory_of(call, operands[k], k == 2 && call.has_dense ? call.request.columns : call.row_bytes);
+    plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
+  }
   // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);
   const int64_t line_part = round_up(part, line_bytes / vector_bytes);

@@ -99,7 +99,7 @@ SoftmaxCall::SoftmaxCall(const SoftmaxRequest& request_of, const Device& device_
        (request.bias_dtype == request.in_dtype && offsets_agree(*this, softmax_bias_or_y, in_bytes, vector_columns)));
   has_tails = request.columns % vector_columns != 0 || !is_aligned(*this, softmax_x, vector_bytes);
   expected_rows = request.batch_invariant ? INT32_MAX : rows.num_rows;
-  takes_elements = request.batch_invariant && (has_tails || !vectors_agree);
+  is_unaligned = request.batch_invariant && (has_tails || !vectors_agree);
   if (request.batch_invariant) {
     row_vectors = ceil_div(request.columns, int64_t{vector_columns});
     vectors_agree = true;

@@ -30,7 +30,7 @@ struct SoftmaxCall {
   bool vectors_agree;       // the columns of one vector of x are whole aligned units of out, and of y, in every row
   bool bias_vectors_agree;  // and of the bias
   bool has_tails;           // some row has columns outside whole vectors
-  bool takes_elements;      // batch-invariant, and some row is not whole aligned vectors. The other members then
+  bool is_unaligned;        // batch-invariant, and some row is not whole aligned vectors. The other members then
                             // describe whole aligned rows, with row_vectors rounded up
   bool is_power_of_2;       // a row is 2^n whole vectors
   bool has_score_terms;     // a softcap; with a bias or a dense mask also a scale per row
@@ -40,11 +40,6 @@ struct SoftmaxCall {
   bool any_mechanism_is_right;
 };
 
-// The memory of all rows of an operand, [first, end).
-struct OperandMemory {
-  const unsigned char* first;
-  const unsigned char* end;
-};
 OperandMemory memory_of(const SoftmaxCall& call, SoftmaxOperand operand, int64_t row_bytes);
 
 // Do all rows of an operand start at a multiple of `bytes`?

@@ -44,10 +44,7 @@ struct MechanismText {
   TextWriter& writer;
 
   void vectors(int32_t count) { writer.add(", %d vector%s of 16 bytes per thread", count, plural(count)); }
-  void operator()(const RowInRegisters& mechanism) {
-    vectors(mechanism.vectors_per_thread);
-    if (mechanism.element_step > 0) writer.add(", by single elements");
-  }
+  void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const FramedRows&) {}
@@ -97,6 +94,7 @@ void explain_softmax(const SoftmaxPlan& plan, const SoftmaxRequest& request, cha
   writer.add("\n  row: %d thread%s of a block", config.lanes_per_row, plural(config.lanes_per_row));
   if (config.cluster_blocks > 1) writer.add(", %d blocks", config.cluster_blocks);
   std::visit(MechanismText{writer}, config.mechanism);
+  if (softmax_kernels[plan.kernel_row].unaligned) writer.add(", of any alignment");
   if (params.rows_per_block > 1) writer.add("; %d rows per block", params.rows_per_block);
   if (params.has_tails && config.kernel() == SoftmaxKernel::row_in_registers)
     writer.add("; columns outside whole vectors one per thread");

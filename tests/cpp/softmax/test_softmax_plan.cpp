@@ -92,7 +92,7 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .row_scale = row.row_scale,
                              .score_terms = row.score_terms,
                              .bias_alone = row.bias_alone,
-                             .by_elements = row.by_elements}) == i);
+                             .unaligned = row.unaligned}) == i);
   }
 }
 
