@@ -79,7 +79,6 @@ struct SoftmaxKernelRow {
   SoftmaxForm form = SoftmaxForm::any;  // row_in_registers
   bool converts = false;                // row_in_registers: the types of x and out differ
   int unit_columns = 0;                 // staged_rows: columns per unit; strided_rows: words of a column per thread
-  int lanes = 0;                        // rows_in_lanes: threads per row; 0: any number
   bool row_values = true;               // takes calls with a log-sum-exp, or its gradient
   bool sinks = true;                    // and with sinks, or their gradients
   bool row_scale = false;               // and with a scale per row, without a bias or a dense mask
@@ -98,7 +97,6 @@ struct SoftmaxKernelQuery {
   SoftmaxForm form = SoftmaxForm::any;
   bool converts = false;
   int unit_columns = 0;
-  int lanes = 0;
   bool row_values = false;
   bool sinks = false;
   bool row_scale = false;
@@ -174,12 +172,12 @@ constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_
   return without_row_values({SoftmaxKernel::staged_rows, backward, types, masks, min_vectors, max_vectors,
                              staged_threads, blocks, SoftmaxForm::any, false, unit_columns});
 }
-constexpr SoftmaxKernelRow framed(bool backward, int types, int blocks) {
-  return without_row_values({SoftmaxKernel::framed_rows, backward, types, no_mask, 1, 1, 128, blocks});
+constexpr SoftmaxKernelRow framed(bool backward, int types, int vectors, int blocks) {
+  return without_row_values({SoftmaxKernel::framed_rows, backward, types, no_mask, 1, vectors, 128, blocks});
 }
-constexpr SoftmaxKernelRow in_lanes(int lanes, int types, int min_vectors, int max_vectors, int blocks = 0) {
-  return without_row_values({SoftmaxKernel::rows_in_lanes, false, types, no_mask, min_vectors, max_vectors, 128, blocks,
-                             SoftmaxForm::any, false, 0, lanes});
+constexpr SoftmaxKernelRow in_lanes(int types, int min_vectors, int max_vectors, int blocks = 0) {
+  return without_row_values(
+      {SoftmaxKernel::rows_in_lanes, false, types, no_mask, min_vectors, max_vectors, 128, blocks});
 }
 
 constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int columns, int max_threads = 256,
@@ -267,18 +265,16 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
     table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
-    // Forward a thread has one vector in registers, backward three.
-    table::framed(false, up_to_32_bits, 12),
-    table::framed(true, up_to_32_bits, 9),
+    // The vectors that a thread has in registers; it may have more.
+    table::framed(false, bits_16, 1, 16),
+    table::framed(false, bits_32, 3, 12),
+    table::framed(true, up_to_32_bits, 3, 9),
     // Rows per thread.
     table::without_sinks({SoftmaxKernel::rows_by_vectors, false, bits_16, no_mask, 4, 4, 256, 8}),
     table::without_sinks({SoftmaxKernel::rows_by_vectors, true, up_to_32_bits, no_mask, 2, 2, 256}),
-    // float32 is faster with a constant number of threads per row.
-    table::in_lanes(0, up_to_32_bits, 1, 3),
-    table::in_lanes(16, bits_32, 4, 4),
-    table::in_lanes(32, bits_32, 4, 4),
-    table::in_lanes(0, bits_16, 4, 4, 10),
-    table::in_lanes(0, bits_32, 4, 4),
+    table::in_lanes(up_to_32_bits, 1, 3),
+    table::in_lanes(bits_16, 4, 4, 10),
+    table::in_lanes(bits_32, 4, 4),
     // Each row has two kernels, one per grid; blocks_per_multiprocessor of the second one.
     {SoftmaxKernel::split_row, false, up_to_32_bits, no_bias, 0, 0, max_row_threads, 2},
     {SoftmaxKernel::split_row, true, up_to_32_bits, no_mask, 0, 0, max_row_threads, 2},
@@ -318,10 +314,9 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
   return row.mechanism == query.mechanism && row.backward == query.backward &&
          takes(row, query.element_bytes, kernel_mask(row, query.mask)) && row.form <= query.form &&
          row.converts == query.converts && row.unit_columns == query.unit_columns &&
-         (row.lanes == 0 || row.lanes == query.lanes) && (row.row_values || !query.row_values) &&
-         (row.sinks || !query.sinks) && (row.score_terms || !query.score_terms) &&
-         (row.row_scale || row.score_terms || !query.row_scale) && (!row.bias_alone || query.bias_alone) &&
-         row.unaligned == query.unaligned;
+         (row.row_values || !query.row_values) && (row.sinks || !query.sinks) &&
+         (row.score_terms || !query.score_terms) && (row.row_scale || row.score_terms || !query.row_scale) &&
+         (!row.bias_alone || query.bias_alone) && row.unaligned == query.unaligned;
 }
 
 // The index of the query's kernel; -1: there is none.
@@ -398,8 +393,6 @@ constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
 
 // framed_rows: numbers of rows and diagonals are below this one; what the threads of a row share.
 constexpr int64_t max_framed_number = int64_t{1} << 30;
-constexpr int segment_row_bytes = 32;
-// Backward, the inner vectors of a thread in registers.
-constexpr int framed_near_vectors = 2;
+constexpr int segment_row_bytes = 16;
 
 }  // namespace flowk::softmax

@@ -208,7 +208,7 @@ struct RowsInLanes {
 // rows under an interval.
 struct FramedRows {
   // set by the plan:
-  bool starts_late = false;    // some interval starts after its row's first column
+  bool through_l1 = false;     // forward, copies to shared memory
   int32_t diagonal_begin = 0;  // as SoftmaxInterval has them
   int32_t diagonal_end = 0;
   int32_t second_offset_bytes = 0;  // in shared memory: of y

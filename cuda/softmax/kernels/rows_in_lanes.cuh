@@ -10,14 +10,13 @@ namespace flowk::softmax {
 // contiguous (rows, columns).
 //
 // `lanes` neighbouring threads hold a row, each up to kVectors vectors, `lanes` apart. Fully masked vectors are not
-// read. kLanes is the number of lanes, or 0 if the parameters have it.
+// read.
 template <class T, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     rows_in_lanes(const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
-  constexpr int kLanes = softmax_kernels[kRow].lanes, kVectors = softmax_kernels[kRow].max_vectors;
-  constexpr int width = vector_width<T>;
-  const int lanes = kLanes > 0 ? kLanes : params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  constexpr int kVectors = softmax_kernels[kRow].max_vectors, width = vector_width<T>;
+  const int lanes = params.lanes_per_row, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const uint32_t linear =
       blockIdx.x * static_cast<uint32_t>(params.rows_per_block) + (threadIdx.x >> params.rows_shift);
   const bool exists = linear < static_cast<uint32_t>(params.rows.num_rows);

@@ -8,15 +8,11 @@
 
 namespace flowk::softmax {
 
-// What the threads of a row share. Columns and vectors are numbered from the block's first vector.
+// What the threads of a row share. Columns are numbered from the start of the sector with the block's first column.
 struct alignas(16) SegmentRow {
-  int begin;  // the unmasked columns are [begin, end)
+  int begin;  // the unmasked columns are [begin, end); 0 and 0 if there is none
   int end;
-  int first_vector;  // the vectors with unmasked columns are [first_vector, end_vector)
-  int end_vector;
-  int start;         // the row's first column
-  int frame_end;     // past the vectors with columns of the row; 0: there is no such row
-  bool ends_tensor;  // the frame may reach past the tensor's memory
+  int start;  // the row's first column
 };
 static_assert(sizeof(SegmentRow) == segment_row_bytes);
 
@@ -24,7 +20,6 @@ static_assert(sizeof(SegmentRow) == segment_row_bytes);
 template <class T>
 __device__ __forceinline__ SegmentRow find_segment_row(const FramedRows& framed, const SoftmaxParams& params,
                                                        const RowSegment& segment, int row_in_block) {
-  constexpr int width = vector_width<T>;
   uint32_t length_offset = 0, number = 0;
   split_index<2>(existing_row(params, segment, row_in_block), params.rows.dims, params.rows.rank,
                  [&](int d, uint32_t index) {
@@ -34,56 +29,18 @@ __device__ __forceinline__ SegmentRow find_segment_row(const FramedRows& framed,
                  });
   SoftmaxRow interval;
   interval.end = params.columns;
-  if (params.interval.lengths_bytes != 0) find_length(params, static_cast<int32_t>(length_offset), &interval);
+  if (params.interval.lengths_bytes != 0) {
+    wait_on_dependent_grids();
+    find_length(params, static_cast<int32_t>(length_offset), &interval);
+  }
   if (params.interval.has_diagonal) {
     interval.begin = max(interval.begin, static_cast<int>(number) + framed.diagonal_begin);
     interval.end = min(interval.end, static_cast<int>(number) + framed.diagonal_end);
   }
-  const bool exists = row_in_block < segment.num_rows, is_empty = !exists || interval.begin >= interval.end;
-  SegmentRow row;
-  row.start = segment.shift / static_cast<int>(sizeof(T)) + row_in_block * params.columns;
-  row.begin = row.start + (is_empty ? 0 : interval.begin);
-  row.end = row.start + (is_empty ? 0 : interval.end);
-  row.first_vector = row.begin / width;
-  row.end_vector = is_empty ? row.first_vector : (row.end + width - 1) / width;
-  row.frame_end = exists ? (row.start + params.columns + width - 1) / width : 0;
-  row.ends_tensor =
-      (blockIdx.x == 0 && row_in_block == 0) || (segment.ends_tensor && row_in_block == segment.num_rows - 1);
-  return row;
+  const bool is_empty = row_in_block >= segment.num_rows || interval.begin >= interval.end;
+  const int start = segment.shift / static_cast<int>(sizeof(T)) + row_in_block * params.columns;
+  return {is_empty ? 0 : start + interval.begin, is_empty ? 0 : start + interval.end, start};
 }
-
-// The vectors with unmasked columns that a thread takes. It holds one of them: half of a row's threads hold one of the
-// first vectors, the others one of the last ones. So the vectors that have masked columns, or columns of other rows,
-// are held. The inner vectors between them are dealt to all threads in turn.
-template <class T>
-struct SegmentFrame {
-  static constexpr int width = vector_width<T>;
-  int held;
-  bool has_held;
-  int first_inner;
-  int end_inner;
-
-  __device__ __forceinline__ SegmentFrame(const SegmentRow& row, int lane, int lanes) {
-    const int half = lanes / 2;
-    held = row.first_vector + lane;
-    has_held = held < row.end_vector;
-    first_inner = held + half;
-    end_inner = row.end_vector - half;
-    if (lane >= half && row.end_vector - row.first_vector > lanes) held = row.end_vector - lanes + lane;
-  }
-  // Loads the held vector from the address `from`. At the ends of the tensor it loads the row's elements one by one.
-  __device__ __forceinline__ uint4 load(const SegmentRow& row, int columns, const unsigned char* from) const {
-    const int first = row.start - held * width, end = first + columns;
-    if (row.ends_tensor && (first > 0 || end < width)) return load_elements<T>(from, first, end);
-    return load_vector(from);
-  }
-  // Replaces masked columns, and columns of other rows, of the held vector by -infinity.
-  __device__ __forceinline__ void cut(const SegmentRow& row, uint4* vector) const {
-    const int begin = row.begin - held * width, end = row.end - held * width;
-    if (begin > 0) VectorCut<T>(begin).replace_before(vector, negative_infinity_vector<T>());
-    if (end < width) VectorCut<T>(end).replace_from(vector, negative_infinity_vector<T>());
-  }
-};
 
 // Keeps the compiler from computing an address in global memory again for each of its uses.
 __device__ __forceinline__ const unsigned char* held(const unsigned char* address) {
@@ -93,5 +50,117 @@ __device__ __forceinline__ const unsigned char* held(const unsigned char* addres
 #endif
   return address;
 }
+
+// A thread of a row, and the vectors with unmasked columns that it takes. It holds one of them: half of a row's threads
+// hold one of the first vectors, the others one of the last ones. So the vectors that have masked columns, or columns
+// of other rows, are held. The inner vectors between them are dealt to all threads in turn: registers hold the first
+// kNear of a thread, the others go through shared memory.
+template <class T, int kNear>
+struct FramedThread {
+  static constexpr int width = vector_width<T>;
+  unsigned char* memory;  // the sector with the block's first column
+  RowSegment segment;
+  int lane;
+  int lanes;
+  const SegmentRow& row;  // in shared memory
+  int first_vector;       // the vectors with unmasked columns are [first_vector, end_vector)
+  int end_vector;
+  int held_vector;
+  bool has_held;
+
+  // Called by all threads of a block. Fills the rows in shared memory with the results of masked columns, and waits for
+  // the stream's previous grid.
+  __device__ __forceinline__ FramedThread(const FramedRows& framed, const SoftmaxParams& params, const uint4& masked)
+      : memory(&shared<unsigned char>()),
+        segment(row_segment<T>(params, sector_bytes)),
+        lane(static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1)),
+        lanes(params.lanes_per_row),
+        row(reinterpret_cast<const SegmentRow*>(memory + framed.rows_offset_bytes)[threadIdx.x >> params.rows_shift]) {
+    auto* const rows = reinterpret_cast<SegmentRow*>(memory + framed.rows_offset_bytes);
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+    for (int at = thread * vector_bytes; at < segment.end; at += static_cast<int>(blockDim.x) * vector_bytes)
+      *reinterpret_cast<uint4*>(memory + at) = masked;
+    if (thread < params.rows_per_block) rows[thread] = find_segment_row<T>(framed, params, segment, thread);
+    __syncthreads();
+    wait_on_dependent_grids();
+    first_vector = static_cast<int>(static_cast<unsigned>(row.begin) / width);
+    end_vector = static_cast<int>(static_cast<unsigned>(row.end + width - 1) / width);
+    held_vector = first_vector + lane;
+    has_held = held_vector < end_vector;
+    if (lane >= lanes / 2 && end_vector - first_vector > lanes) held_vector = end_vector - lanes + lane;
+  }
+  // The address in a tensor that belongs to `memory`.
+  __device__ __forceinline__ const unsigned char* source(const unsigned char* tensor) const {
+    return held(tensor + (segment.first_byte - segment.shift));
+  }
+  // Loads the held vectors of kInputs tensors. In the tensor's first and last block, the row's elements are loaded one
+  // by one if the vector has columns of other rows.
+  template <int kInputs>
+  __device__ __forceinline__ void load_held(const unsigned char* const (&sources)[kInputs], int columns,
+                                            uint4 (&vectors)[kInputs]) const {
+    if (!has_held) return;
+    const int first = row.start - held_vector * width, end = first + columns;
+    const bool is_apart = (blockIdx.x == 0 || segment.ends_tensor) && (first > 0 || end < width);
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k)
+      if (!is_apart) vectors[k] = load_vector(sources[k] + held_vector * vector_bytes);
+    if (!is_apart) return;
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k)
+      vectors[k] = load_elements<T>(sources[k] + held_vector * vector_bytes, first, end);
+  }
+  // Replaces masked columns, and columns of other rows, in the held vectors of kInputs tensors.
+  template <int kInputs>
+  __device__ __forceinline__ void cut(uint4 (&vectors)[kInputs], const uint4 (&masked)[kInputs]) const {
+    const int begin = row.begin - held_vector * width, end = row.end - held_vector * width;
+    const bool has_end = end < width;
+    if (!has_end && begin <= 0) return;
+    VectorCut<T> one(has_end ? end : begin);
+#pragma unroll
+    for (uint32_t& word : one.past) word ^= has_end ? 0u : ~0u;
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) one.replace_from(&vectors[k], masked[k]);
+    if (!has_end || begin <= 0) return;
+    const VectorCut<T> head(begin);
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) head.replace_before(&vectors[k], masked[k]);
+  }
+  // Calls take(i, offset from `memory`) for each of the thread's inner vectors that registers hold, the first ones.
+  template <class Take>
+  __device__ __forceinline__ void for_each_near(Take take) const {
+#pragma unroll
+    for (int i = 0; i < kNear; ++i)
+      if (inner(i) < end_inner()) take(i, inner(i));
+  }
+  // Calls take(offset from `memory`) for each of the others.
+  template <class Take>
+  __device__ __forceinline__ void for_each_far(Take take) const {
+    const int end = end_inner();
+#pragma unroll 1
+    for (int at = inner(kNear); at < end; at += lanes * vector_bytes) take(at);
+  }
+  // Stores the block's rows, from `memory` and from the held results. A vector that two rows share is stored whole by
+  // the first row, then in part by the second row.
+  __device__ __forceinline__ void leave(const SoftmaxParams& params, const uint4& results) const {
+    auto* const to = reinterpret_cast<uint4*>(memory + held_vector * vector_bytes);
+    const int before = row.start - held_vector * width;  // columns of the row before
+    if (has_held && before <= 0) *to = results;
+    __syncthreads();
+    if (has_held && before > 0) {
+      uint4 both = *to;
+      VectorCut<T>(before).replace_from(&both, results);
+      *to = both;
+    }
+    store_segment<T>(params, segment, memory);
+  }
+
+ private:
+  // The inner vectors are at inner(0), inner(1), ... while less than end_inner().
+  __device__ __forceinline__ int inner(int i) const {
+    return (first_vector + lanes / 2 + lane + i * lanes) * vector_bytes;
+  }
+  __device__ __forceinline__ int end_inner() const { return (end_vector - lanes / 2) * vector_bytes; }
+};
 
 }  // namespace flowk::softmax

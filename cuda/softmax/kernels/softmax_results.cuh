@@ -95,7 +95,7 @@ __device__ __forceinline__ A quotient_of(A value, double sum) {
 }
 template <class A>
 __device__ __forceinline__ A quotient_of(A value, float sum) {
-  return value * __fdividef(1.0f, sum);
+  return value * reciprocal_of(sum);
 }
 template <class A>
 __device__ __forceinline__ A log_of(double sum) {

@@ -163,6 +163,17 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
+// The bits of `a` where `mask` is 1, those of `b` elsewhere.
+__device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+#ifdef FLOWK_SIMT
+  return (a & mask) | (b & ~mask);
+#else
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
+  return result;
+#endif
+}
+
 // Cuts a vector before element `count` < vector_width. One of the two parts can be replaced by the elements of another
 // vector.
 template <class T>
@@ -173,17 +184,17 @@ struct VectorCut {
 #pragma unroll
     for (int i = 0; i < 4; ++i) past[i] = ones_from(max(shift - 32 * i, 0));
   }
-  __device__ __forceinline__ void replace_from(uint4* vector, const uint4& other) const { replace(vector, other, 0u); }
+  __device__ __forceinline__ void replace_from(uint4* vector, const uint4& other) const {
+    *vector = joined(*vector, other);
+  }
   __device__ __forceinline__ void replace_before(uint4* vector, const uint4& other) const {
-    replace(vector, other, ~0u);
+    *vector = joined(other, *vector);
   }
 
  private:
-  __device__ __forceinline__ void replace(uint4* vector, const uint4& other, uint32_t flip) const {
-    vector->x = (vector->x & ~(past[0] ^ flip)) | (other.x & (past[0] ^ flip));
-    vector->y = (vector->y & ~(past[1] ^ flip)) | (other.y & (past[1] ^ flip));
-    vector->z = (vector->z & ~(past[2] ^ flip)) | (other.z & (past[2] ^ flip));
-    vector->w = (vector->w & ~(past[3] ^ flip)) | (other.w & (past[3] ^ flip));
+  __device__ __forceinline__ uint4 joined(const uint4& before, const uint4& from) const {
+    return {select_bits(past[0], from.x, before.x), select_bits(past[1], from.y, before.y),
+            select_bits(past[2], from.z, before.z), select_bits(past[3], from.w, before.w)};
   }
 };
 

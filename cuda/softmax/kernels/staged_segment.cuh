@@ -9,7 +9,7 @@
 
 namespace flowk::softmax {
 
-// The rows of one block: contiguous in memory, and in shared memory at the same offset modulo 16.
+// The rows of one block: contiguous in memory, and in shared memory at the same offset modulo 16, or modulo 32.
 struct RowSegment {
   int64_t first_byte;  // of the first row in its tensor
   int num_rows;
@@ -26,7 +26,7 @@ struct RowSegment {
 };
 
 template <class T>
-__device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
+__device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params, int alignment = vector_bytes) {
   RowSegment segment;
   const uint32_t row_bytes = static_cast<uint32_t>(params.columns) * static_cast<uint32_t>(sizeof(T));
   const uint32_t segment_bytes = row_bytes * static_cast<uint32_t>(params.rows_per_block);
@@ -38,7 +38,7 @@ __device__ __forceinline__ RowSegment row_segment(const SoftmaxParams& params) {
                                         blockIdx.x * static_cast<uint32_t>(params.rows_per_block));
   segment.shift = static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(params.x)) +
                                    static_cast<uint32_t>(segment.first_byte)) &
-                  (vector_bytes - 1);
+                  (alignment - 1);
   segment.end = segment.shift + segment.num_rows * static_cast<int>(row_bytes);
   return segment;
 }
@@ -174,10 +174,11 @@ __device__ __forceinline__ void store_segment(const SoftmaxParams& params, const
   __syncthreads();
   if (has_sm_90() && threadIdx.x >= 32) return;
   unsigned char* const first = params.out + segment.first_byte - segment.shift;
-  const int head = segment.shift > 0 ? vector_bytes : 0, end = segment.end & ~(vector_bytes - 1);
+  const int shift = segment.shift, head = (shift + vector_bytes - 1) & -vector_bytes;
+  const int end = segment.end & -vector_bytes;
   if (threadIdx.x < 32) {
     const CopyGroup group = {static_cast<int>(threadIdx.x), 32};
-    if (head > 0) copy_part<T>(group, first, memory, 0, segment);
+    if (head > shift) copy_part<T>(group, first, memory, shift / vector_bytes, segment);
     if (end >= head && segment.end > end) copy_part<T>(group, first, memory, end / vector_bytes, segment);
   }
   BulkCopies::store(first + head, memory + head, end - head);

@@ -17,13 +17,19 @@ bool has_near_lengths(const SoftmaxCall& call) {
   return memory.end - memory.first < int64_t{1} << 31;
 }
 
+// Bytes of shared memory for a block's rows, which start anywhere in a sector.
+int64_t sectors_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return round_up(segment_bytes(call, config) + sector_bytes - vector_bytes, int64_t{sector_bytes});
+}
+
 // Bytes of shared memory: a block's rows of x, or of dy and, if their threads do not hold them, of y.
 int64_t vectors_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   const int64_t frame_vectors =
       ceil_div(call.request.columns + call.vector_columns - first_column_step(call, call.vector_columns),
                int64_t{call.vector_columns});
-  const bool are_held = frame_vectors <= (1 + framed_near_vectors) * config.lanes_per_row;
-  return (call.request.backward && !are_held ? 2 : 1) * segment_bytes(call, config);
+  const bool are_held =
+      frame_vectors <= max_kernel_vectors(query_of(call, SoftmaxKernel::framed_rows)) * config.lanes_per_row;
+  return (call.request.backward && !are_held ? 2 : 1) * sectors_bytes(call, config);
 }
 
 // With what the threads of each row share.
@@ -53,7 +59,8 @@ SoftmaxConfig choose_framed_rows(const SoftmaxCall& call) {
 }
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const FramedRows&) {
-  return is_one_run(call) && config.cluster_blocks == 1 && call.has_interval &&
+  const bool negates_x = !call.request.backward && call.request.scale < 0;
+  return is_one_run(call) && config.cluster_blocks == 1 && call.has_interval && !negates_x &&
          call.request.columns >= 2 * call.vector_columns && call.rows.num_rows < max_framed_number &&
          has_near_lengths(call) && config.lanes_per_row >= 2 && config.lanes_per_row <= warp_lanes &&
          shared_bytes(call, config) <= call.device.shared_bytes_per_block;
@@ -70,9 +77,8 @@ void fill(const SoftmaxCall& call, FramedRows& mechanism, SoftmaxPlan* plan) {
   };
   mechanism.diagonal_begin = clamp(request.diagonal_begin);
   mechanism.diagonal_end = clamp(request.diagonal_end);
-  const bool has_window = request.has_diagonal && mechanism.diagonal_begin > -max_framed_number;
-  mechanism.starts_late = has_window || (request.lengths_bytes != 0 && request.lengths_from_right);
-  mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
+  mechanism.through_l1 = call.row_bytes <= framed_cached_row_bytes;
+  mechanism.second_offset_bytes = static_cast<int32_t>(sectors_bytes(call, plan->config));
   mechanism.rows_offset_bytes = static_cast<int32_t>(vectors_bytes(call, plan->config));
   plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));
 }

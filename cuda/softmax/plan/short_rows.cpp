@@ -19,10 +19,8 @@ int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowsByVec
   return find_kernel(query_of(call, SoftmaxKernel::rows_by_vectors, mechanism.rows_per_thread));
 }
 
-int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const RowsInLanes& mechanism) {
-  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::rows_in_lanes, mechanism.vectors_per_thread);
-  query.lanes = config.lanes_per_row;
-  return find_kernel(query);
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowsInLanes& mechanism) {
+  return find_kernel(query_of(call, SoftmaxKernel::rows_in_lanes, mechanism.vectors_per_thread));
 }
 
 // Longer rows have threads of their own.

@@ -36,7 +36,9 @@ bool are_few_and_long(const SoftmaxCall& call) {
 
 // Is framed_rows the fastest, forward, for rows under an interval that rows_in_lanes does not take?
 bool prefers_framed_softmax(const SoftmaxCall& call) {
-  return !call.request.backward && call.request.columns >= framed_softmax_min_columns &&
+  const int64_t min_columns =
+      call.in_bytes == 2 && call.has_tails ? framed_softmax_min_columns_with_tails : framed_softmax_min_columns;
+  return !call.request.backward && call.request.columns >= min_columns &&
          call.row_bytes <= framed_softmax_max_row_bytes && !are_few_and_long(call);
 }
 
@@ -51,12 +53,14 @@ bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& in_r
          100 * call.row_vectors < framed_gradient_fill * vectors;
 }
 
-// And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty.
+// And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty, for short rows of 16
+// bits and for long ones of 32 bits.
 bool prefers_framed_softmax_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& in_lanes) {
   const int32_t vectors = in_lanes.as<RowsInLanes>().vectors_per_thread;
-  return prefers_framed_softmax(call) &&
-         ((call.in_bytes == 4 && vectors == 3) ||
-          100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} * in_lanes.lanes_per_row * vectors);
+  const bool fits_frames = call.in_bytes == 2 ? call.row_vectors <= framed_softmax_16_bit_vectors
+                                              : call.row_vectors >= framed_softmax_32_bit_vectors;
+  return prefers_framed_softmax(call) && (fits_frames || 100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} *
+                                                                                      in_lanes.lanes_per_row * vectors);
 }
 
 // Is staged_rows faster than rows_in_lanes? It is for rows of one vector, and for rows that leave many vectors of the

@@ -87,7 +87,6 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .form = row.form,
                              .converts = row.converts,
                              .unit_columns = row.unit_columns,
-                             .lanes = row.lanes > 0 ? row.lanes : 8,
                              .row_values = row.row_values,
                              .row_scale = row.row_scale,
                              .score_terms = row.score_terms,
@@ -238,41 +237,44 @@ TEST(gradients_under_an_interval_lie_in_frames) {
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 257);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
-  CHECK(!framed.starts_late);
-  CHECK(framed.second_offset_bytes == 16 * 257 * 2 + 16 && framed.rows_offset_bytes == 2 * framed.second_offset_bytes);
+  CHECK(framed.second_offset_bytes == 16 * 257 * 2 + sector_bytes);
+  CHECK(framed.rows_offset_bytes == 2 * framed.second_offset_bytes);
   const SoftmaxPlan held = plan_of_columns(FLOWK_FLOAT16, 77);
   CHECK(held.config.kernel() == SoftmaxKernel::framed_rows && held.config.lanes_per_row == 4);
   CHECK(held.config.as<FramedRows>().rows_offset_bytes == held.config.as<FramedRows>().second_offset_bytes);
-  for (const int64_t columns : {48, 64, 116, 257, 333, 577})
+  for (const int64_t columns : {48, 64, 116, 257, 333, 577, 959, 1152})
     CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::framed_rows);
   for (const int64_t columns : {48, 64, 128, 200, 1023, 1152, 1500, 2145})
     CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::framed_rows);
   for (const int64_t columns : {512, 1024, 4099})
     CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::row_in_registers);
-  for (const int64_t columns : {512, 959, 1501})
+  for (const int64_t columns : {512, 1024, 1501})
     CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::row_in_registers);
 }
 
-// 333 float16 are in at most 43 vectors. Rows that are whole vectors, and fill their lanes, are rows_in_lanes.
+// 333 float16 are in at most 43 vectors. Short rows of whole vectors that fill their lanes are rows_in_lanes.
 TEST(rows_under_an_interval_lie_in_frames) {
   const auto plan_of_columns = [](flowk_dtype dtype, int64_t columns) { return causal_plan_of(dtype, columns, false); };
   const SoftmaxPlan plan = plan_of_columns(FLOWK_FLOAT16, 333);
   CHECK(plan.config.kernel() == SoftmaxKernel::framed_rows && plan.config.lanes_per_row == 8);
   const FramedRows& framed = plan.config.as<FramedRows>();
-  CHECK(!framed.starts_late && framed.rows_offset_bytes == 16 * 333 * 2 + 16);
+  CHECK(framed.through_l1 && framed.rows_offset_bytes == 16 * 333 * 2 + sector_bytes);
   CHECK(plan.launch.shared_bytes == framed.rows_offset_bytes + 16 * segment_row_bytes);
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
-    for (const int64_t columns : {78, 100, 160, 197, 257, 577, 1152, 1501, 2048, 2145, 4096})
+    for (const int64_t columns : {56, 72, 78, 100, 160, 197, 257, 577, 1152, 1501, 2048, 2145, 4096})
       CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(plan_of_columns(FLOWK_FLOAT16, 77).config.kernel() == SoftmaxKernel::staged_rows);
+  for (const int64_t columns : {70, 77, 128, 512})
+    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(plan_of_columns(FLOWK_FLOAT16, 8193).config.kernel() == SoftmaxKernel::row_in_registers);
   // Rows that are too few to give every multiprocessor 32 warps.
   CHECK(causal_plan_of(FLOWK_FLOAT16, 1500, false, 3200).config.kernel() == SoftmaxKernel::row_in_registers);
   CHECK(causal_plan_of(FLOWK_FLOAT32, 1500, false, 3200).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(causal_plan_of(FLOWK_FLOAT16, 333, false, 1024).config.kernel() == SoftmaxKernel::framed_rows);
-  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32})
-    for (const int64_t columns : {128, 512})
-      CHECK(plan_of_columns(dtype, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
+  for (const int64_t columns : {48, 128, 512})
+    CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
+  for (const int64_t columns : {48, 64})
+    CHECK(plan_of_columns(FLOWK_FLOAT32, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
 }
 
 // A form leaves out nothing that the request asks for.
