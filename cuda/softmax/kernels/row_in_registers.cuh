@@ -253,6 +253,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    if constexpr (is_unaligned) unaligned.begin_stores();
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
@@ -550,6 +551,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if (is_whole && row.columns == 0) return;
+    if constexpr (is_unaligned) unaligned.begin_stores();
     const auto store = [&](auto kind) {
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll

@@ -58,8 +58,9 @@ struct UnalignedRow {
     if (inner == 0 && inner_end == count) return;
 #pragma unroll 1
     for (int j = lane; j < 2 * vector_bytes; j += lanes) {
-      const int at = (j < vector_bytes ? 0 : count - 2) * vector_bytes + j;
-      if (at >= shift && at < shift + bytes) to[at] = from[at];
+      const int n = j < vector_bytes ? 0 : count - 1, at = n * vector_bytes + j % vector_bytes;
+      const bool is_copied = (n >= inner && n < inner_end) || (n == 0 && j >= vector_bytes);
+      if (!is_copied && at >= shift && at < shift + bytes) to[at] = from[at];
     }
   }
   // Waits until all threads of the row have copied, or stored.
@@ -76,6 +77,11 @@ struct UnalignedRow {
   __device__ __forceinline__ DenseWords<width> load_dense(int operand, int vector) const {
     const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
     return load_dense_shifted<width>(memory + operand * operand_bytes + (byte & ~3), 8 * (byte & 3));
+  }
+  // Called before the first store, which takes the place of what another thread has read. A row of more threads has
+  // passed a barrier since then.
+  __device__ __forceinline__ void begin_stores() const {
+    if (lanes <= 32) __syncwarp();
   }
   __device__ __forceinline__ void store(int vector, const A (&values)[width]) const {
     *reinterpret_cast<uint4*>(memory + (vector - first + 1) * vector_bytes) = narrow_vector<T>(values);

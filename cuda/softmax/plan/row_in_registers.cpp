@@ -129,7 +129,7 @@ int32_t stage_operands(const SoftmaxCall& call) {
 }
 
 // The shared memory of a block for unaligned rows.
-int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
+int64_t unaligned_shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors) {
   return stage_offset_bytes(call, config) + int64_t{rows_per_block(config)} * stage_operands(call) *
                                                 stage_vectors(config.lanes_per_row * vectors) * vector_bytes;
 }
@@ -142,7 +142,7 @@ bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig&
     return kernel >= 0 && config.block_threads <= softmax_kernels[kernel].max_threads;
   };
   return (is_never_aligned(call) || has_kernel(false)) && has_kernel(true) &&
-         shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
+         unaligned_shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ void fill(const SoftmaxCall& call, RowInRegisters& mechanism, SoftmaxPlan* plan)
       if (call.request.pointers[operands[k]] != nullptr)
         mechanism.memory[k] =
             memory_of(call, operands[k], k == 2 && call.has_dense ? call.request.columns : call.row_bytes);
-    plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
+    plan->launch.shared_bytes = static_cast<int32_t>(unaligned_shared_bytes(call, plan->config, vectors));
   }
   // A block's part of a row starts on a line if its threads can hold that much.
   const int64_t part = ceil_div(call.row_vectors, plan->config.cluster_blocks);

@@ -28,10 +28,13 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   return call.mask != SoftmaxMask::scores && has_less_than(staged_fill);
 }
 
-// A row of framed_rows has at most a warp: a few long rows leave threads of the GPU without work.
+// A row of framed_rows has at most a warp: a few rows leave threads of the GPU without work.
+bool are_few(const SoftmaxCall& call) {
+  return call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
+}
+
 bool are_few_and_long(const SoftmaxCall& call) {
-  return call.in_bytes == 2 && call.row_vectors > 5 * warp_lanes &&
-         call.rows.num_rows * warp_lanes < framed_softmax_filling_threads * call.device.num_multiprocessors;
+  return call.in_bytes == 2 && call.row_vectors > 5 * warp_lanes && are_few(call);
 }
 
 // Is framed_rows the fastest, forward, for rows under an interval that rows_in_lanes does not take?
@@ -53,14 +56,15 @@ bool prefers_framed_gradients(const SoftmaxCall& call, const SoftmaxConfig& in_r
          100 * call.row_vectors < framed_gradient_fill * vectors;
 }
 
-// And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty, for short rows of 16
-// bits and for long ones of 32 bits.
+// And for rows that rows_in_lanes takes? It is for rows that leave vectors of the lanes empty, and, if there are enough
+// rows, for short rows of 16 bits and for long ones of 32 bits.
 bool prefers_framed_softmax_to_lanes(const SoftmaxCall& call, const SoftmaxConfig& in_lanes) {
   const int32_t vectors = in_lanes.as<RowsInLanes>().vectors_per_thread;
   const bool fits_frames = call.in_bytes == 2 ? call.row_vectors <= framed_softmax_16_bit_vectors
                                               : call.row_vectors >= framed_softmax_32_bit_vectors;
-  return prefers_framed_softmax(call) && (fits_frames || 100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} *
-                                                                                      in_lanes.lanes_per_row * vectors);
+  return prefers_framed_softmax(call) &&
+         ((fits_frames && !are_few(call)) ||
+          100 * call.row_vectors < int64_t{framed_softmax_lanes_fill} * in_lanes.lanes_per_row * vectors);
 }
 
 // Is staged_rows faster than rows_in_lanes? It is for rows of one vector, and for rows that leave many vectors of the
