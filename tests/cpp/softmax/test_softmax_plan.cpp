@@ -271,6 +271,8 @@ TEST(rows_under_an_interval_lie_in_frames) {
   CHECK(causal_plan_of(FLOWK_FLOAT16, 1500, false, 3200).config.kernel() == SoftmaxKernel::row_in_registers);
   CHECK(causal_plan_of(FLOWK_FLOAT32, 1500, false, 3200).config.kernel() == SoftmaxKernel::framed_rows);
   CHECK(causal_plan_of(FLOWK_FLOAT16, 333, false, 1024).config.kernel() == SoftmaxKernel::framed_rows);
+  CHECK(causal_plan_of(FLOWK_FLOAT32, 128, false, 8192).config.kernel() == SoftmaxKernel::framed_rows);
+  CHECK(causal_plan_of(FLOWK_FLOAT32, 128, false, 4096).config.kernel() == SoftmaxKernel::rows_in_lanes);
   for (const int64_t columns : {48, 128, 512})
     CHECK(plan_of_columns(FLOWK_FLOAT16, columns).config.kernel() == SoftmaxKernel::rows_in_lanes);
   for (const int64_t columns : {48, 64})
