@@ -185,6 +185,14 @@ TEST(an_explanation_counts_joined_runs_as_one_row) {
   CHECK(explanation_of(row, plan).find("reads 99 rows of 64 bytes, writes 1 row of 6336 bytes") != std::string::npos);
 }
 
+// The cheapest tile by the estimate is a byte_tile, and has bank conflicts.
+TEST(of_tiles_of_bytes_one_with_few_bank_conflicts_is_taken) {
+  const PermuteCase row = {"images", 1, {2581, 57, 57, 8}, {0, 3, 1, 2}};
+  const PermutePlan plan = plan_of(row, h200);
+  CHECK(plan.kernel() == PermuteKernel::general_tile);
+  CHECK(explanation_of(row, plan).find("reads 1 row of 25992 bytes, writes 8 rows of 3249 bytes") != std::string::npos);
+}
+
 // Tiles of 4, 8 and 24 KB load and store whole lines alike: the smallest one has the most blocks to start.
 TEST(of_tiles_that_differ_in_size_alone_the_smallest_is_not_taken) {
   const PermuteCase row = {"slices", 4, {24, 64, 48, 96},       {2, 0, 3, 1},
