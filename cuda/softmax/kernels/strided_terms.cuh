@@ -87,6 +87,11 @@ struct StridedSoftmax {
   __device__ __forceinline__ A exponential_of(A difference) const {
     return exponential<E>(is_fused ? difference : difference * factor);
   }
+  // What makes a sum relative to the score `max` one relative to `scaled`. It is a difference of rounded products,
+  // because it is these that were subtracted in the exponents.
+  __device__ __forceinline__ A change_of_reference(A max, A scaled) const {
+    return exponential_of(scaled_of(max) - scaled);
+  }
 
   // The largest scores of a thread's columns, and `most`.
   template <int kColumns>
@@ -111,7 +116,7 @@ struct StridedSoftmax {
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) {
       if (!(most[r] > own[r].max)) continue;
-      if (own[r].sum != RowValue<E>{0}) own[r].sum *= exponential_of(difference(own[r].max, scaled_of(most[r])));
+      if (own[r].sum != RowValue<E>{0}) own[r].sum *= change_of_reference(own[r].max, scaled_of(most[r]));
       own[r].max = most[r];
     }
   }
@@ -144,7 +149,7 @@ struct StridedSoftmax {
     merged.max = max_over_lanes(merged.max, lanes);
     const A scaled = scaled_of(merged.max);
     for (const Partial* part = parts; part < end; part += pitch)
-      if (part->sum != RowValue<E>{0}) merged.sum += part->sum * exponential_of(difference(part->max, scaled));
+      if (part->sum != RowValue<E>{0}) merged.sum += part->sum * change_of_reference(part->max, scaled);
     merged.sum = sum_over_lanes(merged.sum, lanes);
     return merged;
   }
@@ -156,7 +161,7 @@ struct StridedSoftmax {
     if (!keeps_exponentials) return {scaled, factors.factor};
     // If the maximum is -infinity, all exponentials are 0, or one is NaN.
     if (own.max == negative_infinity<A>()) return {scaled, factors.factor * A{0}};
-    return {scaled, factors.factor * exponential_of(difference(own.max, scaled))};
+    return {scaled, factors.factor * change_of_reference(own.max, scaled)};
   }
   template <bool kLog>
   __device__ __forceinline__ void results_of(const Column& column, const Results (&rows)[num_rows],

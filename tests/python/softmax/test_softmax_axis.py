@@ -47,6 +47,22 @@ def test_every_dimension_of_every_layout(arrays: Any, axis: int) -> None:
     np.testing.assert_allclose(arrays.fetch(half).astype(np.float64), exact, atol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(200, 2), (7, 1000, 3), (1, 40, 49), (3, 5000, 8)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_logarithms_of_large_scores(arrays: Any, shape: tuple[int, ...], dtype: str) -> None:
+    """The sums of a row's parts are relative to different scores, of which each is rounded when it is scaled."""
+    axis = len(shape) - 2
+    x = (-3000 + 2 * np.random.default_rng(7).integers(0, 6, shape)).astype(dtype)
+    z = -2 * x.astype(np.longdouble)
+    z -= z.max(axis=axis, keepdims=True)
+    exact = (z - np.log(np.exp(z).sum(axis=axis, keepdims=True))).astype(np.float64)
+    swapped = x.swapaxes(axis, -1)
+    view = arrays.view(arrays.put(x.reshape(-1).view(np.uint8)), 0, swapped.shape, swapped.strides, x.dtype)
+    y = arrays.fetch(pyflowk.masked_softmax(view, scale=-2, log=True)).swapaxes(axis, -1)
+    half_a_unit = np.spacing(np.abs(exact).astype(dtype)).astype(np.float64) / 2
+    assert (np.abs(y.astype(np.float64) - exact) <= half_a_unit + 2e-6 * np.abs(exact)).all()
+
+
 def test_a_new_result_lies_as_x_does(host_library: None) -> None:
     for axis in range(4):
         assert pyflowk.softmax(X, axis).strides == X.strides
