@@ -70,7 +70,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     float held_values[width], p[width];
     raise(held_vector[0], held_values, p);
     thread_sum.take(p);
-    // The exponentials of float32 replace their scores; those of 16 bits are computed again for the results.
+    // In float32 the exponentials replace the scores. In 16 bits the scores stay, and the exponentials are computed
+    // again for the results.
     const auto sum_of = [&](const uint4& vector) {
       float values[width];
       raise(vector, values, p);
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     finish_by(std::true_type{});
   else
     finish_by(std::false_type{});
-  // In a row with an unmasked NaN all results are NaN, but not those of masked columns.
+  // An unmasked NaN makes every result of its row NaN. The results of masked columns are put back.
   if (has_nan) own.cut(held_vector, masked);
   own.leave(params, held_vector[0]);
 }

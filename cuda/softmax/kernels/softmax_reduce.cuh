@@ -138,7 +138,7 @@ __device__ __forceinline__ RowPartial<T> combine_partials(const RowPartial<T>* p
   return row;
 }
 
-// The sum of the partial sums, and the largest of the partial maxima.
+// The sum of the partial sums.
 template <class T, class Sum = ComputeType<T>>
 __device__ __forceinline__ Sum sum_partials(const RowPartial<T>* parts, int num_partials, int warp_lane) {
   const int lanes = lanes_of_partials(num_partials), lane = warp_lane & (lanes - 1);
@@ -146,15 +146,6 @@ __device__ __forceinline__ Sum sum_partials(const RowPartial<T>* parts, int num_
 #pragma unroll 1
   for (int i = lane; i < num_partials; i += 32) row += static_cast<Sum>(parts[i].sum);
   return sum_over_lanes(row, lanes);
-}
-template <class T>
-__device__ __forceinline__ ComputeType<T> max_of_partials(const RowPartial<T>* parts, int num_partials, int warp_lane) {
-  using A = ComputeType<T>;
-  const int lanes = lanes_of_partials(num_partials), lane = warp_lane & (lanes - 1);
-  A row = negative_infinity<A>();
-#pragma unroll 1
-  for (int i = lane; i < num_partials; i += 32) row = larger_of(row, parts[i].max);
-  return max_over_lanes(row, lanes);
 }
 
 // The row's result from its warps' partial results.
@@ -166,19 +157,12 @@ __device__ __forceinline__ RowPartial<T> combine_row(const ExchangeBuffer<T>& bu
   return combine_partials<T, kMask>(buffer.values(), num_partials, group.lane, scale);
 }
 
-// The sum over the row's warps, and the maximum.
+// The sum over the row's warps.
 template <class T, class Sum>
 __device__ __forceinline__ Sum sum_row(const ExchangeBuffer<T>& buffer, const RowThreads& group, Sum sum) {
   if (group.warps * group.blocks == 1) return sum;
   const int num_partials = exchange_partials(buffer, group, RowPartial<T>{ComputeType<T>{0}, sum});
   return sum_partials<T, Sum>(buffer.values(), num_partials, group.lane);
-}
-template <class T>
-__device__ __forceinline__ ComputeType<T> max_row(const ExchangeBuffer<T>& buffer, const RowThreads& group,
-                                                  ComputeType<T> max) {
-  if (group.warps * group.blocks == 1) return max;
-  const int num_partials = exchange_partials(buffer, group, RowPartial<T>{max, RowValue<T>{0}});
-  return max_of_partials(buffer.values(), num_partials, group.lane);
 }
 
 }  // namespace flowk::softmax

@@ -163,7 +163,7 @@ __device__ __forceinline__ void select_interval(uint4* vector, int column, int b
   *vector = {words[0], words[1], words[2], words[3]};
 }
 
-// The bits of `a` where `mask` is 1, those of `b` elsewhere.
+// Each bit is the one of `a` where `mask` has a 1, and the one of `b` where it has a 0.
 __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
 #ifdef FLOWK_SIMT
   return (a & mask) | (b & ~mask);

@@ -50,7 +50,8 @@ def test_every_dimension_of_every_layout(arrays: Any, axis: int) -> None:
 @pytest.mark.parametrize("shape", [(200, 2), (7, 1000, 3), (1, 40, 49), (3, 5000, 8)])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_logarithms_of_large_scores(arrays: Any, shape: tuple[int, ...], dtype: str) -> None:
-    """The sums of a row's parts are relative to different scores, of which each is rounded when it is scaled."""
+    """A thread sums the exponentials of its part of a row relative to the part's largest score, times the scale and
+    rounded. Sums of several parts are merged by these rounded numbers."""
     axis = len(shape) - 2
     x = (-3000 + 2 * np.random.default_rng(7).integers(0, 6, shape)).astype(dtype)
     z = -2 * x.astype(np.longdouble)

@@ -247,8 +247,8 @@ float place_columns(const TileSearch& search, const TileLayout& layout, LaunchCo
 // (< 0: none). With shift > 0 offsets are swizzled: offset ^ (offset >> shift & 0x70); permute_tile_banks.cpp.
 float bank_conflicts(const int32_t (&shared_offsets)[warp_lanes], int32_t unit_bytes, int32_t shift);
 
-// Chooses the swizzle of a general_tile, and the vectors of a segment, for few bank conflicts. Returns what they make
-// the time of a warp's access, as bank_conflicts().
+// Chooses the swizzle of a general_tile, and the vectors of a segment, for few bank conflicts. Returns bank_conflicts()
+// of the choice, times half_line_store_passes if a segment is half a line.
 float choose_swizzle(int32_t unit_bytes, int32_t dst_unit_bytes, GeneralTileParams* params);
 
 }  // namespace flowk::permute

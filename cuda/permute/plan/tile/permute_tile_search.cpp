@@ -9,7 +9,8 @@
 namespace flowk::permute {
 namespace {
 
-constexpr int max_built_tiles = 3;  // of which the best is taken; the tuning data of hidden_wavefronts has the figures
+// The most tiles that are built; the best of them is taken. Measured: see hidden_wavefronts in the tuning data.
+constexpr int max_built_tiles = 3;
 
 // byte_tile: the least bytes of a tile of cut runs; the bytes that a small tile of whole runs is filled up to; and the
 // bytes below which it is small. None is measured.
