@@ -81,7 +81,13 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
-  const auto input = [&](int k) { return (k == 0 ? row.x : row.bias_or_y) + first_bytes; };
+  constexpr bool holds_addresses = !Terms::is_backward && kForm != SoftmaxForm::whole;
+  const unsigned char* first_x = row.x + first_bytes;
+  const unsigned char* first_other = row.bias_or_y + first_bytes;
+  if constexpr (holds_addresses) first_x = held(first_x);
+  if constexpr (holds_addresses && (num_inputs == 2 || has_bias)) first_other = held(first_other);
+  const auto input = [&](int k) { return k == 0 ? first_x : first_other; };
+  const auto offset_of = [&](int i) { return static_cast<uint32_t>(i * own.step) * vector_bytes; };
   uint4 raw[kVectors][num_inputs];
   // Unaligned rows go through shared memory.
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
@@ -104,7 +110,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         raw[i][k] = {0, 0, 0, 0};
       else if constexpr (kMask != SoftmaxMask::dense || is_unaligned)
         raw[i][k] = Terms::masked_vector(params, k);
-      if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + i * own.step * vector_bytes);
+      if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + offset_of(i));
     }
   }
   const bool bias_is_aligned = is_whole || (!is_unaligned && params.bias_is_aligned);
@@ -115,7 +121,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       raw_bias[i] = has_masked_bias ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
-      if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + i * own.step * vector_bytes);
+      if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + offset_of(i));
     }
   }
   // A bias alone starts anywhere: its vectors are put together when they are used.
@@ -125,7 +131,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     const auto load_all = [&](auto load) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        loose_bias[i] = is_read(i) ? load(input(1) + i * own.step * vector_bytes) : UnalignedVector<T>::masked();
+        loose_bias[i] = is_read(i) ? load(input(1) + offset_of(i)) : UnalignedVector<T>::masked();
     };
     if (bias_is_aligned)
       load_all([](const unsigned char* address) { return UnalignedVector<T>::load_aligned(address); });
@@ -231,7 +237,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
           if (holds_raw_scores && is_read(i))
-            raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + i * own.step * vector_bytes);
+            raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + offset_of(i));
       }
     }
     const Terms terms = terms_of(params.log_softmax);
@@ -250,9 +256,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
       }
     }
-    sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
+    sum = sum_row(buffer, group, sum_over_lanes_of(group, sum));
     const int out_bytes = output.vector_bytes_out();
-    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    if constexpr (holds_addresses) out = held(out);
     if constexpr (is_unaligned) unaligned.begin_stores();
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -274,7 +281,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
             widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
           else
             widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
-                                             : load_vector(scores + i * own.step * vector_bytes),
+                                             : load_vector(scores + offset_of(i)),
                             x);
 #pragma unroll
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
@@ -283,7 +290,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if constexpr (is_unaligned)
         unaligned.store(own.at(i), dx);
       else
-        output.store_vector(out + i * own.step * out_bytes, dx);
+        output.store_vector(out + static_cast<uint32_t>(i * own.step * out_bytes), dx);
     }
     if constexpr (is_unaligned) unaligned.write();
     if (outer_column >= 0) {
@@ -485,14 +492,16 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take_x(std::true_type{});
       else
         take_x(std::false_type{});
-    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole)) {
+    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && kVectors < 16)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);
     } else {
       take_exponentials(false);
     }
-    const RowPartial<T> part = {largest, sum_over_lanes(sum.total(), group.lanes)};
+    const E thread_sum = sum.total();
+    const RowPartial<T> part = {largest, kForm == SoftmaxForm::whole ? sum_over_lanes(thread_sum, group.lanes)
+                                                                     : sum_over_lanes_of(group, thread_sum)};
 
     RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
     // The log-sum-exp is stored before the results if that takes few instructions, else when few registers are in use.
@@ -549,7 +558,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       return difference * factor + term;
     };
     const int out_bytes = output.vector_bytes_out();
-    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+    if constexpr (holds_addresses) out = held(out);
     if (is_whole && row.columns == 0) return;
     if constexpr (is_unaligned) unaligned.begin_stores();
     const auto store = [&](auto kind) {
@@ -573,7 +583,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if constexpr (is_unaligned)
           unaligned.store(own.at(i), y);
         else
-          output.store_vector(out + i * own.step * out_bytes, y);
+          output.store_vector(out + static_cast<uint32_t>(i * own.step * out_bytes), y);
       }
       if (outer_column >= 0) {
         if constexpr (recomputes)

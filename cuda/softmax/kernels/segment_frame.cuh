@@ -42,15 +42,6 @@ __device__ __forceinline__ SegmentRow find_segment_row(const FramedRows& framed,
   return {is_empty ? 0 : start + interval.begin, is_empty ? 0 : start + interval.end, start};
 }
 
-// Keeps the compiler from computing an address in global memory again for each of its uses.
-__device__ __forceinline__ const unsigned char* held(const unsigned char* address) {
-#ifndef FLOWK_SIMT
-  asm volatile("" : "+l"(address));
-  __builtin_assume(__isGlobal(address));
-#endif
-  return address;
-}
-
 // A thread of a row, and the vectors with unmasked columns that it takes. It holds one of them: half of a row's threads
 // hold one of the first vectors, the others one of the last ones. So the vectors that have masked columns, or columns
 // of other rows, are held. The inner vectors between them are dealt to all threads in turn: registers hold the first

@@ -54,6 +54,12 @@ __device__ __forceinline__ RowThreads row_threads(const SoftmaxParams& params) {
   return group;
 }
 
+// The sum over the row's lanes of a warp. A whole warp takes no test per step.
+template <class Sum>
+__device__ __forceinline__ Sum sum_over_lanes_of(const RowThreads& group, Sum value) {
+  return group.lanes == 32 ? sum_over_lanes(value, 32) : sum_over_lanes(value, group.lanes);
+}
+
 static_assert(sizeof(RowPartial<Float16>) == partial_result_bytes(2) && sizeof(RowPartial<float>) == 16 &&
               sizeof(RowPartial<double>) == partial_result_bytes(8) &&
               sizeof(RowPartial<float>) == partial_result_bytes(4));
@@ -130,11 +136,11 @@ __device__ __forceinline__ RowPartial<T> combine_partials(const RowPartial<T>* p
   const RowPartial<T> first = row;
 #pragma unroll 1
   for (int i = lane + 32; i < num_partials; i += 32) row.max = larger_of(row.max, parts[i].max);
-  row.max = max_over_lanes(row.max, lanes);
+  row.max = max_over_lanes(row.max, 32);
   row.sum = scaled_sum(first, row.max);
 #pragma unroll 1
   for (int i = lane + 32; i < num_partials; i += 32) row.sum += scaled_sum(parts[i], row.max);
-  row.sum = sum_over_lanes(row.sum, lanes);
+  row.sum = over_lanes(row.sum, lanes, [](E a, E b) { return a + b; });
   return row;
 }
 
@@ -145,7 +151,7 @@ __device__ __forceinline__ Sum sum_partials(const RowPartial<T>* parts, int num_
   Sum row = 0;
 #pragma unroll 1
   for (int i = lane; i < num_partials; i += 32) row += static_cast<Sum>(parts[i].sum);
-  return sum_over_lanes(row, lanes);
+  return over_lanes(row, lanes, [](Sum a, Sum b) { return a + b; });
 }
 
 // The row's result from its warps' partial results.

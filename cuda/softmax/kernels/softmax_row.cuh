@@ -127,10 +127,10 @@ __device__ __forceinline__ SoftmaxRow locate_row(const SoftmaxParams& params, in
     split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, [&](int d, uint32_t index) {
       offsets[softmax_dense] += index * params.rows.dims[d].strides[softmax_dense];
     });
-  } else if (params.rows.rank <= 1) {
-    step(0, linear);
   } else if (params.rows.is_wide) {
     split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
+  } else if (params.rows.rank <= 1) {
+    step(0, narrow);
   } else {
     split_index<num_unrolled>(narrow, params.rows.dims, params.rows.rank, step);
   }

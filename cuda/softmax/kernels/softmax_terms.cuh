@@ -236,7 +236,7 @@ struct GradientTerms {
   }
   static __device__ __forceinline__ RowPartial<T> merge(const ExchangeBuffer<T>& buffer, const RowThreads& group,
                                                         const Partial& partial) {
-    return {A{0}, sum_row(buffer, group, sum_over_lanes(partial.sum, group.lanes))};
+    return {A{0}, sum_row(buffer, group, sum_over_lanes_of(group, partial.sum))};
   }
   static __device__ __forceinline__ RowPartial<T> merge(const SoftmaxParams&, const RowPartial<T>* parts,
                                                         int num_partials, int lane) {

@@ -81,6 +81,16 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
+// Keeps the compiler from computing an address in global memory again for each of its uses.
+template <class Byte>
+__device__ __forceinline__ Byte* held(Byte* address) {
+#ifndef FLOWK_SIMT
+  asm volatile("" : "+l"(address));
+  __builtin_assume(__isGlobal(address));
+#endif
+  return address;
+}
+
 // A vector at an address of any alignment that T has: the words that contain it, and no byte outside of it.
 template <class T>
 struct UnalignedVector {

@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
           if (is_inside(column))
             sum += terms.term(load_element<T>(row.x, column), load_element<T>(row.bias_or_y, column));
         });
-    sum = sum_row(buffer, group, sum_over_lanes(sum, group.lanes));
+    sum = sum_row(buffer, group, sum_over_lanes_of(group, sum));
 
     for_own_columns<T>(
         params, mechanism, row, vectors, group, lane, true,
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     // Combines the lanes' sums.
     const A largest_of_warp = max_over_lanes(largest, group.lanes);
     if (sum != E{0}) sum *= exponential<A>((largest - largest_of_warp) * scale);
-    const RowPartial<A> part = {largest_of_warp, sum_over_lanes(sum, group.lanes)};
+    const RowPartial<A> part = {largest_of_warp, sum_over_lanes_of(group, sum)};
     RowPartial<A> total = combine_row<A, SoftmaxMask::bias>(buffer, group, part, scale);
     if constexpr (softmax_kernels[kRow].row_values)
       if (row.columns > 0) total = with_sink(params, SinkOfRow{static_cast<uint32_t>(linear)}, scale, total);
