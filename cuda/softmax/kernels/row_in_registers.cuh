@@ -426,6 +426,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         if (scale > 2 * static_cast<A>(max_float16_scale)) return fminf(scale, 0x1p20f * reciprocal_of(fabsf(of)));
       return scale;
     };
+    // float32: a loop for logarithms and one for results, or one that selects, which takes fewer registers.
+    constexpr bool holds_two_loops = !kConverts && (kVectors >= 16 || (kVectors >= 8 && kMask == SoftmaxMask::dense));
     A values[recomputes ? 1 : kVectors * width];
     const ScoreScale<T, kMask> to_exponent(reference, scale_at(reference));
     const A outer_difference = to_exponent.difference(outer[0]);
@@ -492,7 +494,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take_x(std::true_type{});
       else
         take_x(std::false_type{});
-    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && kVectors < 16)) {
+    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && !holds_two_loops)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);
