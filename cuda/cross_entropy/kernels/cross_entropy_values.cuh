@@ -104,52 +104,33 @@ __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logi
   return address;
 }
 
-// A vector of the next lane; of the last lane its own one.
-__device__ __forceinline__ uint4 vector_of_next_lane(const uint4& vector, const uint4& of_last_lane, int lane) {
-  const auto next = [&](uint32_t word, uint32_t last) {
-    const uint32_t other = __shfl_sync(0xffffffffu, word, (lane + 1) % warp_lanes);
-    return lane == warp_lanes - 1 ? last : other;
-  };
-  return {next(vector.x, of_last_lane.x), next(vector.y, of_last_lane.y), next(vector.z, of_last_lane.z),
-          next(vector.w, of_last_lane.w)};
-}
-
 // Loads kBatch vectors, at columns first, first + step, ... before `end`; `first` may be negative. Columns that do not
 // exist are -infinity. All elements are negated if the scale is negative. Vectors of a row that is not aligned to 16
-// bytes are put together from two, so that a thread has the same columns of every row. With kByWarps the lanes of a
-// warp have vectors that follow each other, and take the second one from the next lane. `readable` elements are in
-// memory from the row's first one. Returns whether all vectors and their columns exist (of the warp), which is so for
-// most threads: their loads have no branches between them.
-template <class T, int kBatch, bool kByWarps = false>
+// bytes are put together from two, so that a thread has the same columns of every row. `readable` elements are in
+// memory from the row's first one. Returns whether all vectors and their columns exist, which is so for most threads:
+// their loads have no branches between them.
+template <class T, int kBatch>
 __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int readable, int first,
                                            int step, int end, uint4* loaded) {
   constexpr int W = vector_width<T>, size = static_cast<int>(sizeof(T));
   const unsigned char* const address = row + static_cast<int64_t>(first) * size;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
-  const int lane = kByWarps ? static_cast<int>(threadIdx.x) % warp_lanes : 0;
-  const int first_of_all = first - lane * W, ahead = kByWarps ? (warp_lanes - 1 - lane) * W : 0;
-  const int last = first + (kBatch - 1) * step + ahead, num_read = shift == 0 ? W : 2 * W - shift / size;
-  const bool is_whole = first_of_all >= 0 && last < end && last + num_read <= readable;
+  const int last = first + (kBatch - 1) * step, num_read = shift == 0 ? W : 2 * W - shift / size;
+  const bool is_whole = first >= 0 && last < end && last + num_read <= readable;
   if (is_whole) {
     const auto* const vectors = reinterpret_cast<const uint4*>(address - shift);
     const int vector_step = step / W;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) loaded[i] = vectors[i * vector_step];
     if (shift != 0) {
-      constexpr int at_once = kByWarps ? 2 : kBatch < 4 ? kBatch : 4;  // more take too many registers
+      constexpr int at_once = kBatch < 4 ? kBatch : 4;  // more take too many registers
 #pragma unroll
       for (int first_of = 0; first_of < kBatch; first_of += at_once) {
         uint4 next[at_once];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-          if (!kByWarps || lane == warp_lanes - 1) next[i] = vectors[(first_of + i) * vector_step + 1];
-        }
+        for (int i = 0; i < at_once; ++i) next[i] = vectors[(first_of + i) * vector_step + 1];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-          uint4& vector = loaded[first_of + i];
-          if constexpr (kByWarps) next[i] = vector_of_next_lane(vector, next[i], lane);
-          vector = shift_vectors(vector, next[i], shift);
-        }
+        for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
       }
     }
   } else {

@@ -177,12 +177,12 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   // The first half is loaded while the target is.
   constexpr int half = slice_batch / 2;
   uint4 loaded[slice_batch];
-  load_batch<T, half, true>(logits, x, logits.columns, first, step, end, loaded);
+  load_batch<T, half>(logits, x, logits.columns, first, step, end, loaded);
   if (target == params.targets.ignore_index) {
     if (params.slices.divisor == 1 && thread == 0) store_ignored<A>(params.results, row);
     return;
   }
-  load_batch<T, half, true>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
+  load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
   Partial<A> partial;
   with_plain(logits.form,
              [&](auto plain) { partial = take_batch<T, decltype(plain)::value>(logits, first, step, loaded); });
