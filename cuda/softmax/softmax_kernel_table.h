@@ -189,7 +189,7 @@ constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int colu
 }  // namespace table
 
 // A plan gets the first kernel that takes it.
-constexpr SoftmaxKernelRow softmax_kernels[] = {
+inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88. In the kernels for calls without, a scale per row of 16 bits would cost time in all calls.
@@ -229,7 +229,6 @@ constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::without_row_values(table::in_registers_backward(up_to_32_bits, 4)),
     table::with_score_terms(table::in_registers_backward(up_to_32_bits, 2)),
     table::with_row_scale(table::in_registers_backward(up_to_32_bits, 4, 2)),
-    table::with_score_terms(table::in_registers_backward(bits_32, 8)),
     table::with_row_scale(table::converting(table::in_registers_backward(bits_16, 8))),
     // Vectors per thread in registers; the others are in shared memory.
     {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},

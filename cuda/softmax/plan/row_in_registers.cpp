@@ -149,8 +149,13 @@ bool has_kernels_of_all_alignments(const SoftmaxCall& call, const SoftmaxConfig&
 
 SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   const Lanes lanes{call};
-  const int32_t max_vectors =
-      max_kernel_vectors(query_of(call, 0, call.request.batch_invariant ? SoftmaxForm::any : form_of(call)));
+  SoftmaxKernelQuery query = query_of(call, 0, call.request.batch_invariant ? SoftmaxForm::any : form_of(call));
+  int32_t max_vectors = max_kernel_vectors(query);
+  // A batch-invariant row has the same number of vectors at any alignment.
+  if (call.request.batch_invariant && !is_never_aligned(call)) {
+    query.unaligned = !query.unaligned;
+    max_vectors = std::min(max_vectors, max_kernel_vectors(query));
+  }
   if (max_vectors == 0) return {};
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
