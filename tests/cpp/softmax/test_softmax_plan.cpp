@@ -109,8 +109,8 @@ TEST(a_batch_invariant_plan_depends_on_columns_types_and_masks_alone) {
   };
   for (const Device& device : {h200, a100})
     for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
-      for (const int64_t columns : {1,    2,    7,    8,    16,    31,    32,    64,    77,     128,    344,
-                                    1000, 1001, 3072, 4096, 14852, 16384, 20000, 41429, 131072, 151937, 1 << 20})
+      for (const int64_t columns : {1,    2,    7,    8,     16,    31,    32,    64,     77,     128,    344,    1000,
+                                    1001, 3072, 4096, 14852, 16384, 20000, 41429, 131072, 151937, 200000, 1 << 20})
         for (const bool dense : {false, true})
           for (const bool backward : {false, true}) {
             if (dense && backward) continue;
