@@ -72,7 +72,7 @@ bool plan_by_channel(const PreluBackwardProblem& problem, PreluBackwardPlan* pla
                       static_cast<double>(tile_channels * round_up(num_tiles * blocks, multiprocessors));
   if (!problem.is_forced() && num_bytes > latency_bytes &&
       (busy < min_busy_for(num_bytes) || ceil_div(rows_per_block, tile_rows) > max_channel_rows_of_thread ||
-       num_bytes > max_channel_bytes))
+       num_bytes > max_channel_bytes || (blocks > 1 && tile_vectors < min_cluster_tile_vectors)))
     return false;
 
   ByChannelParams params;
