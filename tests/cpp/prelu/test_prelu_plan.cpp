@@ -81,6 +81,8 @@ std::vector<PreluPlanCase> plan_cases() {
        0},
       {{"28x28 of 64 channels: a cluster has all rows of one", f16, 96, 64, 784}, channel_planes, 0},
       {{"2x2", f16, 512, 768, 4}, columns, 1},
+      {{"2x2 of few channels: a cluster would have 16 bytes of each row", f32, 46399, 33, 4}, columns, 1},
+      {{"4x4 of few channels, 64 bytes of each row", f32, 4828, 15, 16}, channel_planes, 0},
       {{"1x1: a warp has all rows", f16, 96, 512, 1}, warps, 0},
       {{"channels last", f16, 96 * 112 * 112, 64, 1}, columns, 2},
       {{"channels last, misaligned", f16, 96 * 112 * 112, 64, 1, 1, 1, 1}, columns, 2},
