@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
 
   // All loads come before the first use; offsets from the thread's first vector have 32 bits.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
-  constexpr bool holds_addresses = !Terms::is_backward && kForm != SoftmaxForm::whole;
+  constexpr bool holds_addresses = !Terms::is_backward && kForm != SoftmaxForm::whole;  // others take more registers
   const unsigned char* first_x = row.x + first_bytes;
-  const unsigned char* first_other = row.bias_or_y + first_bytes;
+  const unsigned char* first_other = address_past(row.bias_or_y, first_bytes);
   if constexpr (holds_addresses) first_x = held(first_x);
-  if constexpr (holds_addresses && (num_inputs == 2 || has_bias)) first_other = held(first_other);
+  if constexpr (holds_addresses && has_bias) first_other = held(first_other);
   const auto input = [&](int k) { return k == 0 ? first_x : first_other; };
   const auto offset_of = [&](int i) { return static_cast<uint32_t>(i * own.step) * vector_bytes; };
   uint4 raw[kVectors][num_inputs];
@@ -236,8 +236,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         scores += first_bytes;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
-          if (holds_raw_scores && is_read(i))
-            raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + offset_of(i));
+          if (holds_raw_scores && is_read(i)) raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + offset_of(i));
       }
     }
     const Terms terms = terms_of(params.log_softmax);
@@ -258,8 +257,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
     sum = sum_row(buffer, group, sum_over_lanes_of(group, sum));
     const int out_bytes = output.vector_bytes_out();
-    unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
-    if constexpr (holds_addresses) out = held(out);
+    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if constexpr (is_unaligned) unaligned.begin_stores();
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -280,9 +278,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           if constexpr (is_unaligned)
             widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
           else
-            widen_vector<T>(holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0]
-                                             : load_vector(scores + offset_of(i)),
-                            x);
+            widen_vector<T>(
+                holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0] : load_vector(scores + offset_of(i)), x);
 #pragma unroll
           for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
         }
@@ -501,7 +498,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     } else {
       take_exponentials(false);
     }
-    const E thread_sum = sum.total();
+    const E thread_sum = sum.total();  // whole rows have few lanes
     const RowPartial<T> part = {largest, kForm == SoftmaxForm::whole ? sum_over_lanes(thread_sum, group.lanes)
                                                                      : sum_over_lanes_of(group, thread_sum)};
 

@@ -81,6 +81,15 @@ __device__ __forceinline__ uint4 load_vector(const unsigned char* address) {
   return *reinterpret_cast<const uint4*>(address);
 }
 
+// An address `bytes` after another one, which may be null.
+__device__ __forceinline__ const unsigned char* address_past(const unsigned char* address, int64_t bytes) {
+#ifdef FLOWK_SIMT
+  return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes));
+#else
+  return address + bytes;
+#endif
+}
+
 // Keeps the compiler from computing an address in global memory again for each of its uses.
 template <class Byte>
 __device__ __forceinline__ Byte* held(Byte* address) {

@@ -60,8 +60,8 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
     *vectors = 8;
 }
 
-// Long float32 rows with a dense mask: 16 vectors per thread, if 128 or 160 threads then hold a block's part, which
-// leaves the registers of a multiprocessor full. 8 vectors without an empty one are faster.
+// Long float32 rows with a dense mask have 16 vectors per thread where 128 or 160 threads then hold a block's part:
+// such blocks fill the registers of a multiprocessor. Rows that leave no thread without one of 8 vectors stay with 8.
 void take_16_vectors(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
   if (call.mask != SoftmaxMask::dense || call.in_bytes != 4 || *vectors != 8 || *blocks == 1 ||
       int64_t{lanes(8, *blocks)} * 8 * *blocks == call.row_vectors)
