@@ -105,7 +105,7 @@ __device__ __forceinline__ void widen_as(const Raw (&raw)[kN], Compute (&values)
   }
 }
 
-// Elements of `dtype`, of kBytes bytes each, as values of a type that holds them all: exact.
+// Converts kN elements of `dtype`, which has kBytes bytes, to Compute, which holds all values of that type.
 template <int kBytes, class Compute, int kN, class Raw>
 __device__ __forceinline__ void widen_elements(int32_t dtype, const Raw (&raw)[kN], Compute (&values)[kN]) {
   visit_type<kBytes, Compute>(dtype, [&](auto type) { widen_as<typename decltype(type)::type>(raw, values); });

@@ -56,7 +56,8 @@ struct GeneralTile : Tiles<GeneralTileParams> {};  // a tile of any runs, extent
 struct ByteTile : Tiles<ByteTileParams> {};        // 1-byte elements at any alignment, transposed by words in registers
 struct StridedTile : Tiles<StridedTileParams> {};  // element by element: src or dst has no dimension of stride 1
 
-// 2 to 4 planes become pixels of 2 to 4 channels (`interleaves`), or pixels planes, src and dst aligned to 16 bytes.
+// 2 to 4 planes become pixels of as many channels (`interleaves`), or pixels become planes. src and dst are aligned to
+// 16 bytes.
 struct Channels {
   ChannelParams params;
   bool interleaves = false;

@@ -390,7 +390,7 @@ constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
   return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);
 }
 
-// framed_rows: numbers of rows and diagonals are below this one; what the threads of a row share.
+// framed_rows: the numbers of rows and diagonals are less than the first; bytes that the threads of a row share.
 constexpr int64_t max_framed_number = int64_t{1} << 30;
 constexpr int segment_row_bytes = 16;
 

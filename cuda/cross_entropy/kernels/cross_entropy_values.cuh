@@ -149,7 +149,7 @@ __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned 
   return is_whole;
 }
 
-// use(std::bool_constant<form is plain>()): the other forms share their code.
+// Calls use(std::true_type()) for the plain form, and use(std::false_type()) for the others, which share their code.
 template <class Use>
 __device__ __forceinline__ void with_plain(LossForm form, Use use) {
   if (form == LossForm::plain)

@@ -31,7 +31,8 @@ bool may_fold(const PreluBackwardProblem& problem) {
          problem.num_vectors > line_vectors;
 }
 
-// Finds the whole vectors, and the partial ones of the kernel that is not general.
+// Finds the vectors of whole rows. The kernel that is not general takes vectors at the tensor's ends apart: they are
+// listed.
 void place_vectors(const PreluBackwardProblem& problem, bool is_general, ByColumnParams* params) {
   const int64_t misalignment = problem.tensors.grid.misalignment;
   int64_t end = problem.num_vectors;

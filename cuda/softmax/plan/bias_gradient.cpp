@@ -24,7 +24,7 @@ constexpr int64_t near_bytes = 1024, min_chunk_members = 8, max_blocks = 1024;
 // Of bias_gradient_of_chunks: partials that a thread loads at once.
 constexpr int32_t partials_in_flight = 8;
 
-// The number of threads that share a row. `vectors`: that contain the row, at most.
+// The number of threads that share a row, which lies in at most `vectors` vectors.
 int32_t lanes_of_frame(int64_t vectors) {
   int32_t found = max_bias_gradient_threads;
   int64_t least = INT64_MAX;

@@ -39,8 +39,8 @@ struct PackPart {
   int first, last;
 };
 
-// Loads input packs of a row into words that are 0. Element 0 of pack p is `p * distance` bytes from `address`. The
-// caller then moves words[p] down by shifts[p] bytes.
+// Loads parts of kPacks input packs of a row into `words`, which the caller has set to 0. Element 0 of pack p is at
+// address + p * distance, and in words[p] it lies behind shifts[p] bytes, by which the caller then moves them down.
 template <int kN, int kPacks, int kSize, int kWords>
 __device__ __forceinline__ void load_row_packs(const StridedOperand& operand, uintptr_t address, int64_t distance,
                                                const PackPart (&parts)[kPacks], uint32_t (&words)[kPacks][kWords],

@@ -183,7 +183,8 @@ int64_t swizzled_pitch(int32_t run_bytes, int64_t src_stride, int32_t alignment,
 // rounded up to whole (mask + 1) vectors, is at most 15% longer. That bound is not measured.
 int32_t swizzle_mask_of(int32_t run_bytes);
 
-// The pitch of the source rows of other tiles: congruent to src's modulo `modulus`. Neighbours share no vector.
+// The pitch in shared memory of the source rows of other tiles: congruent to src_stride modulo `modulus`. No two rows
+// share a vector.
 int64_t congruent_pitch(int64_t run_bytes, int64_t src_stride, bool is_aligned, int64_t modulus);
 
 // Chooses the rows of the layout's tile, and further dimensions for a small one.
@@ -212,8 +213,7 @@ int64_t dst_vectors_of(const PermuteProblem& problem, const Tile& tile);
 // Sets the segments of a row of `vectors`, of `per_segment` each, and the passes of a block over them.
 void set_segments(int64_t vectors, int64_t per_segment, int num_threads, TileStore* store);
 
-// The shortest source run of byte_tile. In shared memory its destination rows are at most byte_tile_padding() bytes
-// apart.
+// byte_tile: the shortest source run, in bytes, and the most unused bytes behind a destination row in shared memory.
 constexpr int32_t min_byte_tile_run_bytes = 2;
 inline int32_t byte_tile_padding(int32_t row_bytes) { return std::max(row_bytes / 8, 12); }
 
