@@ -105,7 +105,7 @@ __device__ __forceinline__ void widen_as(const Raw (&raw)[kN], Compute (&values)
   }
 }
 
-// Converts kN elements of `dtype`, which has kBytes bytes, to Compute, which holds all values of that type.
+// Converts kN elements of `dtype`, of kBytes bytes each, to Compute. Compute holds all values of `dtype`.
 template <int kBytes, class Compute, int kN, class Raw>
 __device__ __forceinline__ void widen_elements(int32_t dtype, const Raw (&raw)[kN], Compute (&values)[kN]) {
   visit_type<kBytes, Compute>(dtype, [&](auto type) { widen_as<typename decltype(type)::type>(raw, values); });

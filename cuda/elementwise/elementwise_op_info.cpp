@@ -66,7 +66,7 @@ int typed_input_of(ElementwiseArity arity, int32_t op) {
 
 ComputeClass compute_class_of(const ElementwiseRequest& request) {
   const int typed_input = typed_input_of(request.arity, request.op);
-  // An operation whose result has 8 bytes is computed in 8 bytes, also if its inputs are narrower.
+  // If the input or the result has 8 bytes, the type of the computation has them too.
   const bool is_wide = request.element_shifts[typed_input] == 3 || request.element_shifts[0] == 3;
   if (is_float(request.dtypes[typed_input])) return is_wide ? ComputeClass::float64 : ComputeClass::float32;
   return is_wide ? ComputeClass::int64 : ComputeClass::int32;

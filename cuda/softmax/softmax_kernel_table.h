@@ -390,7 +390,8 @@ constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
   return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);
 }
 
-// framed_rows: the numbers of rows and diagonals are less than the first; bytes that the threads of a row share.
+// framed_rows: the number of rows, and the diagonals, are less than max_framed_number. The threads of a row share
+// segment_row_bytes of shared memory.
 constexpr int64_t max_framed_number = int64_t{1} << 30;
 constexpr int segment_row_bytes = 16;
 

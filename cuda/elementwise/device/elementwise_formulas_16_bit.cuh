@@ -30,8 +30,7 @@ struct Formulas<float, true> : FloatFormulas<float, true> {
     return exp2_approx_ftz(p);
   }
 
-  // Q(z) for the slope of gelu, which adds it to other terms. Its absolute error is 1.3e-6; that of log2 Q is 4e-6 up
-  // to z = 1.5.
+  // Q(z), for the slope of gelu. Its absolute error is 1.3e-6. Up to z = 1.5 that of log2 Q is 4e-6.
   __device__ __forceinline__ static float close_tail(float z) {
     const float p = polynomial(z, 1.72331906e-11f, 4.570839e-08f, -2.69909015e-06f, 6.71607922e-05f, -0.000943148741f,
                                0.00850279257f, -0.0539041087f, -0.458528221f, -1.15123057f, -0.999996185f);

@@ -31,8 +31,8 @@ bool may_fold(const PreluBackwardProblem& problem) {
          problem.num_vectors > line_vectors;
 }
 
-// Finds the vectors of whole rows. The kernel that is not general takes vectors at the tensor's ends apart: they are
-// listed.
+// Finds the whole vectors. Only the general kernel takes the partial vectors at the tensor's ends among them; for the
+// other one they are listed.
 void place_vectors(const PreluBackwardProblem& problem, bool is_general, ByColumnParams* params) {
   const int64_t misalignment = problem.tensors.grid.misalignment;
   int64_t end = problem.num_vectors;

@@ -424,7 +424,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       return scale;
     };
     // float32: a loop for logarithms and one for results, or one that selects, which takes fewer registers.
-    constexpr bool holds_two_loops = !kConverts && (kVectors >= 16 || (kVectors >= 8 && kMask == SoftmaxMask::dense));
+    constexpr bool has_two_loops = !kConverts && (kVectors >= 16 || (kVectors >= 8 && kMask == SoftmaxMask::dense));
     A values[recomputes ? 1 : kVectors * width];
     const ScoreScale<T, kMask> to_exponent(reference, scale_at(reference));
     const A outer_difference = to_exponent.difference(outer[0]);
@@ -491,14 +491,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
         take_x(std::true_type{});
       else
         take_x(std::false_type{});
-    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && !holds_two_loops)) {
+    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && !has_two_loops)) {
       take_exponentials(params.log_softmax);
     } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
       take_exponentials(true);
     } else {
       take_exponentials(false);
     }
-    const E thread_sum = sum.total();  // whole rows have few lanes
+    // The threads of whole rows are few: a sum of its own for whole warps would take more registers.
+    const E thread_sum = sum.total();
     const RowPartial<T> part = {largest, kForm == SoftmaxForm::whole ? sum_over_lanes(thread_sum, group.lanes)
                                                                      : sum_over_lanes_of(group, thread_sum)};
 

@@ -63,7 +63,7 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
 // Long float32 rows with a dense mask have 16 vectors per thread where 128 or 160 threads then hold a block's part:
 // such blocks fill the registers of a multiprocessor. Rows that leave no thread without one of 8 vectors stay with 8.
 void take_16_vectors(const SoftmaxCall& call, const Lanes& lanes, int32_t* vectors, int32_t* blocks) {
-  if (call.mask != SoftmaxMask::dense || call.in_bytes != 4 || *vectors != 8 || *blocks == 1 ||
+  if (call.is_power_of_2 || call.mask != SoftmaxMask::dense || call.in_bytes != 4 || *vectors != 8 || *blocks == 1 ||
       int64_t{lanes(8, *blocks)} * 8 * *blocks == call.row_vectors)
     return;
   for (int32_t n = 2; n <= device_cluster_blocks(call.device); n *= 2) {
@@ -175,7 +175,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const int32_t tuned_vectors = reads_less(call) ? std::max(tuning.vectors_per_thread, 4) : tuning.vectors_per_thread;
   int32_t vectors = std::min(tuned_vectors, max_vectors), tuned_blocks = tuning.cluster_blocks;
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
-  if (!call.is_power_of_2 && max_vectors == 16) take_16_vectors(call, lanes, &vectors, &tuned_blocks);
+  if (max_vectors == 16) take_16_vectors(call, lanes, &vectors, &tuned_blocks);
   vectors = std::min(vectors, max_vectors);
   // With a softcap threads hold more than vectors: more blocks are better than more vectors. With a scale per row
   // float32 has no more vectors, nor has a bias alone in rows of any alignment.

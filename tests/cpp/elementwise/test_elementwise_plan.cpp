@@ -3,18 +3,13 @@
 #include <cstdio>
 
 #include "check.h"
-#include "core/device.h"
+#include "devices.h"
 #include "elementwise_case.h"
 
 namespace {
 
 using namespace flowk::elementwise;
 using enum ElementwiseAccess;
-
-constexpr Device h200 = {.capability = 90,
-                         .num_multiprocessors = 132,
-                         .shared_bytes_per_multiprocessor = 233472,
-                         .shared_bytes_per_block = 232448};
 
 unsigned char* const base = reinterpret_cast<unsigned char*>(uintptr_t{1} << 40);
 

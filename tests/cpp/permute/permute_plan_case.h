@@ -2,14 +2,10 @@
 // What the tests of both planners of permute share: devices, pointers that are never followed, and the size of a grid.
 #pragma once
 
-#include "core/device.h"
+#include "devices.h"
 #include "permute/permute.h"
 #include "permute_case.h"
 
-inline constexpr flowk::permute::Device h200 = {.capability = 90,
-                                                .num_multiprocessors = 132,
-                                                .shared_bytes_per_multiprocessor = 233472,
-                                                .shared_bytes_per_block = 232448};
 // The least shared memory of those that flowk is built for: an sm_86, cut to a few multiprocessors.
 inline constexpr flowk::permute::Device small = {.capability = 86,
                                                  .num_multiprocessors = 2,

@@ -7,17 +7,13 @@
 #include <string>
 
 #include "check.h"
-#include "core/device.h"
+#include "devices.h"
 #include "prelu_case.h"
 
 namespace {
 
 using namespace flowk::prelu;
 
-const Device h200 = {.capability = 90,
-                     .num_multiprocessors = 132,
-                     .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448};
 // An sm_86, cut to a few multiprocessors: no clusters, no early launch.
 const Device small = {.capability = 86,
                       .num_multiprocessors = 2,

@@ -2,17 +2,13 @@
 // Plans of softmax, on devices with given properties, over addresses that are never read.
 #pragma once
 
-#include "core/device.h"
+#include "devices.h"
 #include "softmax_case.h"
 
 using namespace flowk::softmax;
 
 namespace {
 
-const Device h200 = {.capability = 90,
-                     .num_multiprocessors = 132,
-                     .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448};
 const Device a100 = {.capability = 80,
                      .num_multiprocessors = 108,
                      .shared_bytes_per_multiprocessor = 167936,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.h"
+#include "devices.h"
 #include "softmax/softmax_bias_gradient.h"
 #include "softmax_case.h"
 #include "thread_order.h"
@@ -15,10 +16,6 @@ namespace {
 
 using namespace flowk::softmax;
 
-const Device h200 = {.capability = 90,
-                     .num_multiprocessors = 132,
-                     .shared_bytes_per_multiprocessor = 233472,
-                     .shared_bytes_per_block = 232448};
 // 48 KB of shared memory: rows of more columns than that have their sums in the workspace.
 const Device small = {.shared_bytes_per_multiprocessor = 49152, .shared_bytes_per_block = 49152};
 

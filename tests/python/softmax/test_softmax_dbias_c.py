@@ -38,7 +38,7 @@ WORKSPACE = 896
 
 
 class DbiasCalls(Calls):
-    """The correct call is (3, 4) float32, of which the rows share a bias of 4."""
+    """The correct call: float32 of shape (3, 4), with a bias of 4 elements that the rows share."""
 
     def dbias(self, explain: Any = None, **changes: Any) -> int:
         given = {"dy": X, "y": Y, "dx": DX, "dbias": BIAS, "dy_strides": None, "y_strides": None, "dx_strides": None}

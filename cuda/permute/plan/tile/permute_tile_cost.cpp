@@ -134,7 +134,7 @@ int64_t joined_row_bytes(const TileSearch& search, const Tile& tile) {
   return bytes;
 }
 
-// The elements of all tiles, some of which reach past the tensor's ends, over those of the tensor.
+// The number of elements in all tiles, divided by that of the tensor. The last tiles reach past its ends.
 float padding_of(const PermuteProblem& problem, const Tile& tile) {
   if (tile.dst_cut < 0 || tile.dst_cut == tile.src_cut) return tile.src.padding;
   const int64_t extent = problem.extents[tile.dst_cut];
