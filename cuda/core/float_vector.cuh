@@ -26,6 +26,17 @@ __device__ __forceinline__ float exponential_of_base_2(float z) {
 #endif
 }
 
+// 1 / value to 1 unit in the last place; 0 for infinity.
+__device__ __forceinline__ float reciprocal_of(float value) {
+#ifdef FLOWK_SIMT
+  return 1.0f / value;
+#else
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+  return result;
+#endif
+}
+
 // exp() and tanh() of float64 as calls: inlined for each column of a thread, they would be most of a kernel's code.
 inline __device__ __noinline__ double called_exp(double z) { return exp(z); }
 inline __device__ __noinline__ double called_tanh(double z) { return tanh(z); }

@@ -63,6 +63,7 @@ struct Logits {
   int32_t columns = 0;
   bool negates = false;  // scale < 0
   LossForm form = LossForm::plain;
+  bool needs_weighted = false;  // not read in the plain form
   bool needs_total = false;
   bool is_packed = false;  // each row begins where the one before it ends
   LogitScale<float> scale32;

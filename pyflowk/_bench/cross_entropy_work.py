@@ -25,7 +25,9 @@ VOCABULARIES = (32000, 50257, 128256, 151936, 202048, 256000)
 ELEMENTS = 1 << 27
 FEW = [(1, 128256), (16, 128256), (128, 50257), (512, 32000)]
 TYPES = ("bf16", "f16", "f32")
-KINDS = ("forward", "backward")
+PLAIN_KINDS = ("forward", "backward")
+OPTIONS = {"smoothing": {"label_smoothing": 0.1}, "softcap": {"softcap": 30.0}}  # of the kinds that begin so
+KINDS = (*PLAIN_KINDS, *(name + end for name in OPTIONS for end in ("", "_backward")))
 SAMPLED_ROWS = 64
 
 
@@ -36,12 +38,14 @@ def random_cases(seed: int = 0, count: int = 30) -> list[Case]:
     for _ in range(count):
         columns = log_uniform(generator, 16, 1 << 18)
         rows = max(1, log_uniform(generator, 1 << 23, ELEMENTS) // columns)
-        cases.append({"kind": generator.choice(KINDS), "types": generator.choice(TYPES), "shape": (rows, columns)})
+        cases.append(
+            {"kind": generator.choice(PLAIN_KINDS), "types": generator.choice(TYPES), "shape": (rows, columns)}
+        )
     return cases
 
 
-def _set(text: str, shapes: Shapes) -> CaseSet:
-    return set_of_shapes(text, dict.fromkeys(KINDS, shapes), ("bf16",))
+def _set(text: str, shapes: Shapes, kinds: tuple[str, ...] = PLAIN_KINDS) -> CaseSet:
+    return set_of_shapes(text, dict.fromkeys(kinds, shapes), ("bf16",))
 
 
 SETS = CaseSets(
@@ -50,17 +54,22 @@ SETS = CaseSets(
         [(ELEMENTS // columns, columns) for n in VOCABULARIES for columns in (n, n + 1)],
     ),
     few=_set("1 to 512 rows of a vocabulary", FEW),
+    options=_set(
+        "with label smoothing and with a softcap",
+        [(ELEMENTS // columns, columns) for columns in (32000, 50257, 151936, 151937)],
+        KINDS[len(PLAIN_KINDS) :],
+    ),
     random=CaseSet("16 to 2^18 columns", random_cases, "[:SEED[:COUNT]]"),
 )
 
 
 def case_of_words(words: list[str]) -> Case:
-    """`forward|backward TYPE ROWSxCOLUMNS`."""
+    """`KIND TYPE ROWSxCOLUMNS`."""
     kind, types, shape = words
     checked_kinds(types, among=TYPES)
     extents = extents_of(shape)
     if kind not in KINDS or len(extents) != 2:
-        raise CaseError("a case of cross_entropy is forward|backward TYPE ROWSxCOLUMNS")
+        raise CaseError(f"a case of cross_entropy is {'|'.join(KINDS)} TYPE ROWSxCOLUMNS")
     return {"kind": kind, "types": types, "shape": extents}
 
 
@@ -74,18 +83,23 @@ class CrossEntropyWork(Work):
         self, machine: Any, kind: str, types: str, shape: tuple[int, ...], num_sets: int | None = None
     ) -> None:
         self.kind, self.types, self.shape, self.shape_text = kind, types, tuple(shape), by(shape)
-        self.part, self.is_backward = f"{types} {kind}", kind == "backward"
+        self.part, self.is_backward = f"{types} {kind}", kind.endswith("backward")
+        options = next((numbers for name, numbers in OPTIONS.items() if kind.startswith(name)), {})
+        self.softcap, self.label_smoothing = options.get("softcap", 0.0), options.get("label_smoothing", 0.0)
         self.function = "cross_entropy_backward" if self.is_backward else "cross_entropy"
         rows, columns = self.shape
         self.read_bytes = math.prod(shape) * BYTES[types]
         self.written_bytes = self.read_bytes if self.is_backward else 0
         super().__init__(machine, self.moved_bytes, num_sets)
-        self._options = CrossEntropyOptions(ctypes.sizeof(CrossEntropyOptions), 1.0, 0.0, 0.0, 0.0, -100, 0, 0)
+        self._options = CrossEntropyOptions(
+            ctypes.sizeof(CrossEntropyOptions), 1.0, self.softcap, self.label_smoothing, 0.0, -100, 0, 0
+        )
         self._extents = (ctypes.c_int64 * 2)(rows, columns)
         self.targets = np.random.default_rng(1).integers(0, columns, rows)
         logits, targets = Tensor(machine, types, self.shape, "wide"), Tensor.of(machine, "i64", self.targets)
         if self.is_backward:
-            forward = CrossEntropyWork(machine, "forward", types, shape, num_sets=1)
+            forward_kind = "forward" if kind == "backward" else kind.removesuffix("_backward")
+            forward = CrossEntropyWork(machine, forward_kind, types, shape, num_sets=1)
             forward.run(0)
             machine.synchronize()
             lse = forward.second_outs[0]
@@ -118,13 +132,17 @@ class CrossEntropyWork(Work):
     def _reference(self, rows: Array) -> tuple[Array, Array]:
         """The log-sum-exp of rows, and their loss or the gradient of their logits, in float64."""
         logits: Array = self.operands[0][0].known([rows[:, None], np.arange(self.shape[1])]).astype(np.float64)
-        largest = logits.max(-1)
-        lse = largest + np.log(np.exp(logits - largest[:, None]).sum(-1))
+        tanh = np.tanh(logits / self.softcap) if self.softcap else None
+        z = logits if tanh is None else self.softcap * tanh
+        largest, smoothing = z.max(-1), self.label_smoothing
+        lse = largest + np.log(np.exp(z - largest[:, None]).sum(-1))
         target = np.arange(len(rows)), self.targets[rows]
         if not self.is_backward:
-            return lse, lse - logits[target]
-        gradient = np.exp(logits - lse[:, None])
-        gradient[target] -= 1
+            return lse, lse - (1 - smoothing) * z[target] - smoothing * z.mean(-1)
+        gradient = np.exp(z - lse[:, None]) - smoothing / self.shape[1]
+        gradient[target] -= 1 - smoothing
+        if tanh is not None:
+            gradient *= 1 - tanh * tanh
         return lse, gradient * self.operands[0][3].known([rows]).astype(np.float64)[:, None]
 
     def check(self) -> bool:
@@ -147,19 +165,27 @@ class CrossEntropyWork(Work):
     # ---- rivals
 
     def formula(self, torch: Any) -> Callable[..., Any]:
+        softcap, smoothing = self.softcap, self.label_smoothing
+
+        def capped(logits: Any) -> Any:
+            return softcap * torch.tanh(logits.float() / softcap) if softcap else logits
+
         if not self.is_backward:
             loss = torch.nn.functional.cross_entropy
-            return lambda logits, targets: loss(logits, targets, reduction="none")
+            return lambda logits, targets: loss(capped(logits), targets, reduction="none", label_smoothing=smoothing)
 
         def gradient(logits: Any, targets: Any, lse: Any, dloss: Any) -> Any:
             is_target = torch.arange(logits.shape[1], device=logits.device) == targets[:, None]
-            return ((torch.exp(logits.float() - lse[:, None]) - is_target.float()) * dloss[:, None]).to(logits.dtype)
+            z = capped(logits).float()
+            wanted = is_target.float() * (1 - smoothing) + smoothing / logits.shape[1]
+            dz = (torch.exp(z - lse[:, None]) - wanted) * dloss[:, None]
+            return (dz * (1 - (z / softcap) ** 2) if softcap else dz).to(logits.dtype)
 
         return gradient
 
     def eager(self, torch: Any) -> Callable[..., Any]:
         """PyTorch's own operators: its gradient takes the log-probabilities that its loss has kept."""
-        if not self.is_backward:
+        if self.kind != "backward":
             return self.formula(torch)
         kept: dict[int, Any] = {}
 

@@ -87,8 +87,7 @@ __device__ __forceinline__ A capped_logit(const LogitScale<A>& scale, A x) {
   if constexpr (sizeof(A) == 8)
     z = scale.softcap * called_tanh(scale.scale * x / scale.softcap);
   else  // tanh(u) = 1 - 2 / (exp(2 u) + 1)
-    z = scale.softcap -
-        __fdividef(scale.softcap + scale.softcap, exponential_of_base_2(scale.capped_exponent * x) + 1.0f);
+    z = scale.softcap - 2 * scale.softcap * reciprocal_of(exponential_of_base_2(scale.capped_exponent * x) + 1.0f);
   return x == negative_infinity<A>() ? x : z;
 }
 template <class A>
@@ -108,8 +107,8 @@ __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logi
 // exist are -infinity. All elements are negated if the scale is negative. Vectors of a row that is not aligned to 16
 // bytes are put together from two, so that a thread has the same columns of every row. `readable` elements are in
 // memory from the row's first one. Returns whether all vectors and their columns exist, which is so for most threads:
-// their loads have no branches between them.
-template <class T, int kBatch>
+// their loads have no branches between them. With kOneRow all lanes of a warp have the same row.
+template <class T, int kBatch, bool kOneRow = false>
 __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int readable, int first,
                                            int step, int end, uint4* loaded) {
   constexpr int W = vector_width<T>, size = static_cast<int>(sizeof(T));
@@ -129,8 +128,12 @@ __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned 
         uint4 next[at_once];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) next[i] = vectors[(first_of + i) * vector_step + 1];
+        if constexpr (kOneRow) {
+          shift_all_vectors(loaded + first_of, next, shift);
+        } else {
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
+          for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
+        }
       }
     }
   } else {

@@ -9,7 +9,8 @@
 
 namespace flowk::cross_entropy {
 
-// The partial result of a thread's vectors, at columns first, first + step, ...; without the target.
+// The partial result of a thread's vectors, at columns first, first + step, ...; without the target, and without the
+// total of a vector that reaches past the row's last column.
 template <class T, bool kPlain, int kBatch>
 __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logits, int first, int step,
                                                               const uint4 (&loaded)[kBatch]) {
@@ -30,7 +31,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
   partial.max = linear_scale * max_exponent;
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
-    A x[W];
+    A x[W], e[W];
     widen_vector<T>(loaded[i], x);
     if (is_capped) {
 #pragma unroll
@@ -38,14 +39,16 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_batch(const Logits& logi
     }
 #pragma unroll
     for (int j = 0; j < W; ++j) {
-      const A exponent = exponents.exponent(x[j]), e = exponents.power(exponent);
-      partial.sum += e;
-      if constexpr (!kPlain) partial.weighted += e * larger_of(exponent, min_exponent);
+      e[j] = exponents.power(exponents.exponent(x[j]));
+      partial.sum += e[j];
     }
-    if (!kPlain && logits.needs_total) {
+    if (!kPlain && logits.needs_weighted) {
 #pragma unroll
-      for (int j = 0; j < W; ++j)
-        if (first + i * step + j < logits.columns) partial.total += linear_scale * x[j];
+      for (int j = 0; j < W; ++j) partial.weighted += e[j] * larger_of(exponents.exponent(x[j]), min_exponent);
+    }
+    if (!kPlain && logits.needs_total && first + i * step + W <= logits.columns) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) partial.total += linear_scale * x[j];
     }
   }
   // The correction makes the exponents exact at the largest z.
@@ -80,19 +83,27 @@ __device__ __forceinline__ Partial<A> merge_over_row(const Partial<A>& thread_pa
     partial.weighted = from[2];
     partial.total = from[3];
   }
-  return merge_over_lanes(partial, warp_lanes, plain);
+  return merge_over_lanes(partial, max_slice_threads / warp_lanes, plain);
 }
 
-// Adds z of the target's column, if it is one of [first, end), and stores the row's results, or the slice's partial
-// result.
+// Adds z of the target's column, and the total of the row's last columns if they are no whole vector, where these
+// columns are in [first, end). Stores the row's results, or the slice's partial result.
 template <class T>
 __device__ __forceinline__ void store_partial(const LossSlicesParams& params, const unsigned char* x, uint32_t row,
                                               int64_t target, int first, int end, Partial<ComputeType<T>> partial) {
   const Logits& logits = params.logits;
-  const int64_t column = target - params.targets.vocab_start;
-  if (is_valid(params.targets, target) && column >= first && column < end && column < logits.columns) {
+  const auto z_at = [&](int64_t column) {
     const ComputeType<T> logit = widen(reinterpret_cast<const T*>(x)[column]);
-    partial.target = scaled_logit(scale_of<ComputeType<T>>(logits), logits.negates ? -logit : logit);
+    return scaled_logit(scale_of<ComputeType<T>>(logits), logits.negates ? -logit : logit);
+  };
+  const int64_t target_column = target - params.targets.vocab_start;
+  if (is_valid(params.targets, target) && target_column >= first && target_column < end &&
+      target_column < logits.columns)
+    partial.target = z_at(target_column);
+  const int whole_columns = logits.columns / vector_width<T> * vector_width<T>;
+  if (logits.needs_total && whole_columns >= first && whole_columns < end) {
+#pragma unroll 1
+    for (int column = whole_columns; column < logits.columns; ++column) partial.total += z_at(column);
   }
   if (params.slices.divisor == 1)
     store_row(params.results, params.targets, target, row, partial);
@@ -161,11 +172,12 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   }
   uint32_t row = blockIdx.x;
   const int slice = static_cast<int>(take_index(&row, params.slices));
-  int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  int warp = static_cast<int>(threadIdx.x) / warp_lanes, num_warps = static_cast<int>(blockDim.x) / warp_lanes;
   if (params.rows_per_block > 1) {
-    row = row * params.rows_per_block + static_cast<uint32_t>(thread / warp_lanes);
-    thread %= warp_lanes;
-    num_threads = warp_lanes;
+    row = row * params.rows_per_block + static_cast<uint32_t>(warp);
+    warp = 0;
+    num_warps = 1;
     if (row >= params.num_rows) return;
   }
   const int64_t target = load_target(params.targets, row);
@@ -173,21 +185,25 @@ __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_th
   const unsigned char* const x = row_of_logits(logits, row);
   const int first_vector = slice * params.slice_vectors, end_vector = first_vector + params.slice_vectors;
   const int end = (end_vector < params.row_vectors ? end_vector : params.row_vectors) * W;
-  const int first = (first_vector + thread) * W, step = num_threads * W;
+  // Each warp has neighbouring vectors, so that only warps at the row's end have less than all of theirs, or none.
+  constexpr int step = warp_lanes * W;
+  const int first_of_warp = first_vector * W + warp * slice_batch * step, first = first_of_warp + lane * W;
   // The first half is loaded while the target is.
   constexpr int half = slice_batch / 2;
   uint4 loaded[slice_batch];
-  load_batch<T, half>(logits, x, logits.columns, first, step, end, loaded);
+  load_batch<T, half, true>(logits, x, logits.columns, first, step, end, loaded);
+  const bool is_first = warp == 0 && lane == 0;
   if (target == params.targets.ignore_index) {
-    if (params.slices.divisor == 1 && thread == 0) store_ignored<A>(params.results, row);
+    if (params.slices.divisor == 1 && is_first) store_ignored<A>(params.results, row);
     return;
   }
-  load_batch<T, half>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
+  load_batch<T, half, true>(logits, x, logits.columns, first + half * step, step, end, loaded + half);
   Partial<A> partial;
-  with_plain(logits.form,
-             [&](auto plain) { partial = take_batch<T, decltype(plain)::value>(logits, first, step, loaded); });
-  partial = merge_over_row(partial, num_threads / warp_lanes, logits.form == LossForm::plain);
-  if (thread == 0) store_partial<T>(params, x, row, target, first, end, partial);
+  if (first_of_warp < end)
+    with_plain(logits.form,
+               [&](auto plain) { partial = take_batch<T, decltype(plain)::value>(logits, first, step, loaded); });
+  partial = merge_over_row(partial, num_warps, logits.form == LossForm::plain);
+  if (is_first) store_partial<T>(params, x, row, target, first, end, partial);
 }
 
 }  // namespace flowk::cross_entropy

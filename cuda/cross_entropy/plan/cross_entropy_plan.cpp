@@ -119,8 +119,10 @@ void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device
   params.row_vectors = static_cast<int32_t>(cut.row_vectors);
   params.partials = request.workspace;
   params.results = make_results(request.results, request.options);
+  const bool needs_weighted = request.results.partials != nullptr || request.results.entropy != nullptr;
   const bool needs_total = request.results.partials != nullptr || request.options.label_smoothing > 0;
-  params.logits = make_logits(request, needs_total || request.results.entropy != nullptr);
+  params.logits = make_logits(request, needs_weighted || needs_total);
+  params.logits.needs_weighted = needs_weighted;
   params.logits.needs_total = needs_total;
   LaunchConfig& launch = plan->launch;
   params.num_rows = request.num_rows;

@@ -27,17 +27,6 @@ __device__ __forceinline__ float at_least(float value, float least) {
 #endif
 }
 
-// 1 / value to 1 unit in the last place; 0 for infinity.
-__device__ __forceinline__ float reciprocal_of(float value) {
-#ifdef FLOWK_SIMT
-  return 1.0f / value;
-#else
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-  return result;
-#endif
-}
-
 // exp(z) for z <= 0 or NaN, to 0.88 units in the last place. expf() is off by up to 2 units, which puts a row's largest
 // result off by 3. exp(z) = 2^n * p(r) with z = n * ln 2 + r; for n = -127, below the least normal number, the power of
 // 2 is 0.

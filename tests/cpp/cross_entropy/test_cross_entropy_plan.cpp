@@ -79,9 +79,11 @@ TEST(forms) {
   CHECK(form() == LossForm::plain && plan.params.logits.negates);
   float entropy[3];
   request.results.entropy = entropy;
-  CHECK(form() == LossForm::extended && !plan.params.logits.needs_total);
+  CHECK(form() == LossForm::extended && plan.params.logits.needs_weighted && !plan.params.logits.needs_total);
   request.options.label_smoothing = 0.1;
-  CHECK(form() == LossForm::extended && plan.params.logits.needs_total);
+  CHECK(form() == LossForm::extended && plan.params.logits.needs_weighted && plan.params.logits.needs_total);
+  request.results.entropy = nullptr;
+  CHECK(form() == LossForm::extended && !plan.params.logits.needs_weighted && plan.params.logits.needs_total);
   request.options.softcap = 30;
   CHECK(form() == LossForm::capped);
   char text[512];
