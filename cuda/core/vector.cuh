@@ -74,25 +74,12 @@ __device__ __forceinline__ uint4 shift_vectors(const uint4& low, const uint4& hi
   return {words[0], words[1], words[2], words[3]};
 }
 
-// The same of (low[i], high[i]) for each i, to low[i]. A branch replaces the selects of words: for threads that have
-// the same shift as all others of their warp.
-template <int kCount>
-__device__ __forceinline__ void shift_all_vectors(uint4* low, const uint4 (&high)[kCount], int shift) {
-  const auto shift_from = [&](auto first) {
-    constexpr int from = decltype(first)::value;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const uint32_t words[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
-      const auto word = [&](int k) { return __funnelshift_r(words[from + k], words[from + k + 1], (shift & 3) * 8); };
-      low[i] = {word(0), word(1), word(2), word(3)};
-    }
-  };
-  switch (shift / 4) {
-    case 0: return shift_from(std::integral_constant<int, 0>());
-    case 1: return shift_from(std::integral_constant<int, 1>());
-    case 2: return shift_from(std::integral_constant<int, 2>());
-    default: return shift_from(std::integral_constant<int, 3>());
-  }
+// The same, if shift / 4 is kWords.
+template <int kWords>
+__device__ __forceinline__ uint4 shift_vectors_past(const uint4& low, const uint4& high, int shift) {
+  const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  const auto word = [&](int i) { return __funnelshift_r(words[kWords + i], words[kWords + i + 1], (shift & 3) * 8); };
+  return {word(0), word(1), word(2), word(3)};
 }
 
 // A vector as words and as elements of `Bytes` bytes.

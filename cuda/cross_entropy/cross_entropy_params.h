@@ -13,18 +13,24 @@
 
 #include "core/divide.h"
 #include "core/iteration_space.h"
+#include "flowk/detail/sizes.h"
 #include "flowk/flowk.h"
 
 namespace flowk::cross_entropy {
 
 constexpr int slice_batch = 8;          // vectors per thread of loss_slices
-constexpr int short_batch = 4;          // the most, if a row takes a warp or a part of one
+constexpr int slice_step = 4;           // of them at a time
 constexpr int max_slice_threads = 128;  // of loss_slices
+constexpr int short_batch = 8;          // vectors per thread of loss_rows, if a row takes a warp; else half of them
 constexpr int gradient_batch = 4;       // vectors per thread of logits_gradient
 constexpr int gradient_threads = 64;    // of logits_gradient
 constexpr int short_row_threads = 128;  // per block if a row takes a warp or part of one
 constexpr int merge_threads = 256;      // of merge_partials
 constexpr int partial_values = FLOWK_CROSS_ENTROPY_PARTIAL_VALUES;
+
+// The shared memory of loss_slices: a slice, which may begin inside a vector, two vectors of -infinity, and a barrier;
+// then the partial results of the warps.
+FLOWK_HOST_DEVICE constexpr int slice_bytes(int slice_vectors) { return (slice_vectors + 1 + 2 + 1) * vector_bytes; }
 
 // One dimension of the rows, innermost first. Strides are in bytes.
 struct RowDim {
@@ -98,6 +104,7 @@ struct LossSlicesParams {
   int32_t rows_per_block = 1;      // more only with one slice
   Divider threads_per_row;         // of a block; a power of 2 if less than a warp
   int32_t vectors_per_thread = 0;  // slice_batch, or up to short_batch
+  bool skips_ignored = false;      // reads a row after its target; without it, while the target is read
   Divider slices;                  // per row
   int32_t slice_vectors = 0;       // vectors of 16 bytes of a row, counted from its first column
   int32_t row_vectors = 0;

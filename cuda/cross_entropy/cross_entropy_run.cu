@@ -3,6 +3,7 @@
 #include "core/launch.cuh"
 #include "cross_entropy/cross_entropy.h"
 #include "cross_entropy/kernels/logits_gradient.cuh"
+#include "cross_entropy/kernels/loss_rows.cuh"
 #include "cross_entropy/kernels/loss_slices.cuh"
 #include "cross_entropy/kernels/merge_partials.cuh"
 
@@ -31,7 +32,9 @@ Status run_cross_entropy_merge(const MergePartialsPlan& plan, flowk_dtype dtype,
 
 Status run_cross_entropy(const CrossEntropyPlan& plan, flowk_stream stream) {
   FLOWK_RETURN_IF_ERROR(run_as(plan.dtype, [&](auto type) {
-    return launch(loss_slices<typename decltype(type)::type>, plan.launch, stream, plan.params);
+    using T = typename decltype(type)::type;
+    const auto kernel = plan.params.rows_per_block > 1 ? loss_rows<T> : loss_slices<T>;
+    return launch(kernel, plan.launch, stream, plan.params);
   }));
   return run_cross_entropy_merge(plan.merge, plan.dtype, stream);
 }

@@ -107,8 +107,8 @@ __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logi
 // exist are -infinity. All elements are negated if the scale is negative. Vectors of a row that is not aligned to 16
 // bytes are put together from two, so that a thread has the same columns of every row. `readable` elements are in
 // memory from the row's first one. Returns whether all vectors and their columns exist, which is so for most threads:
-// their loads have no branches between them. With kOneRow all lanes of a warp have the same row.
-template <class T, int kBatch, bool kOneRow = false>
+// their loads have no branches between them.
+template <class T, int kBatch>
 __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int readable, int first,
                                            int step, int end, uint4* loaded) {
   constexpr int W = vector_width<T>, size = static_cast<int>(sizeof(T));
@@ -128,12 +128,8 @@ __device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned 
         uint4 next[at_once];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) next[i] = vectors[(first_of + i) * vector_step + 1];
-        if constexpr (kOneRow) {
-          shift_all_vectors(loaded + first_of, next, shift);
-        } else {
 #pragma unroll
-          for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
-        }
+        for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
       }
     }
   } else {

@@ -30,9 +30,9 @@ void explain_cross_entropy(const CrossEntropyPlan& plan, char* text, size_t text
   const LossSlicesParams& params = plan.params;
   const char* const form = text_of(params.logits.form, forms);
   const int row_threads = static_cast<int>(params.threads_per_row.divisor);
-  if (row_threads < warp_lanes)
-    out.add("loss_slices: %d rows per warp, of %d vectors of 16 bytes%s\n", warp_lanes / row_threads,
-            params.row_vectors, form);
+  if (params.rows_per_block > 1)
+    out.add("loss_rows: %d row%s per warp, of %d vectors of 16 bytes%s\n", warp_lanes / row_threads,
+            plural(warp_lanes / row_threads), params.row_vectors, form);
   else
     out.add("loss_slices: %u slice%s per row, of %d of its %d vectors of 16 bytes%s\n", params.slices.divisor,
             plural(params.slices.divisor), params.slice_vectors, params.row_vectors, form);

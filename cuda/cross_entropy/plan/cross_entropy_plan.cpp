@@ -12,6 +12,9 @@
 namespace flowk::cross_entropy {
 namespace {
 
+// More blocks than this per multiprocessor hide the latency of a target that is read before its row.
+constexpr int64_t many_slices = 16;
+
 // The fewest lanes, a power of 2, that hold a short row with up to `vectors` vectors each.
 int32_t lanes_of_short_row(int64_t row_vectors, int64_t vectors) {
   int32_t lanes = 1;
@@ -29,7 +32,7 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
   cut.row_vectors = ceil_div(columns * dtype_info(dtype).element_bytes, vector_bytes);
   cut.slices = ceil_div(cut.row_vectors, int64_t{max_slice_threads} * slice_batch);
   if (cut.row_vectors <= warp_lanes * short_batch) {
-    cut.threads_per_row = lanes_of_short_row(cut.row_vectors, short_batch);
+    cut.threads_per_row = std::min(lanes_of_short_row(cut.row_vectors, short_batch / 2), warp_lanes);
     cut.vectors_per_thread = static_cast<int32_t>(ceil_div(cut.row_vectors, cut.threads_per_row));
   } else {
     // Each thread has the same number of vectors, except in the last slice.
@@ -128,13 +131,16 @@ void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device
   params.num_rows = request.num_rows;
   params.threads_per_row = Divider(static_cast<uint32_t>(cut.threads_per_row));
   params.vectors_per_thread = cut.vectors_per_thread;
-  params.rows_per_block =
-      cut.slices == 1 && cut.threads_per_row <= warp_lanes ? short_row_threads / cut.threads_per_row : 1;
+  const bool is_short = cut.threads_per_row <= warp_lanes;
+  params.rows_per_block = is_short ? short_row_threads / cut.threads_per_row : 1;
   launch.num_threads = cut.threads_per_row * params.rows_per_block;
   launch.num_blocks = ceil_div(request.num_rows, params.rows_per_block) * cut.slices;
-  const int64_t num_warps = cut.threads_per_row / warp_lanes;
-  launch.shared_bytes =
-      num_warps <= 1 ? 0 : static_cast<int32_t>(num_warps * (partial_values - 1) * value_bytes(request.dtype));
+  if (!is_short) {
+    const int32_t num_warps = launch.num_threads / warp_lanes;
+    params.skips_ignored = launch.num_blocks > many_slices * device.num_multiprocessors;
+    launch.shared_bytes = slice_bytes(params.slice_vectors) +
+                          num_warps * (partial_values - 1) * static_cast<int32_t>(value_bytes(request.dtype));
+  }
   launch.uses_pdl = device.runs_pdl();
   plan->merge = {};
   if (cut.slices == 1) return;

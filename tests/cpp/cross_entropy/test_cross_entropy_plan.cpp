@@ -89,6 +89,17 @@ TEST(forms) {
   char text[512];
   explain_cross_entropy(plan, text, sizeof text);
   CHECK(std::strstr(text, "loss_slices: 7 slices per row") != nullptr && std::strstr(text, "softcap") != nullptr);
+  plan_cross_entropy(request_of({"", FLOWK_FLOAT32, 3, 1000}), h200, &plan);
+  explain_cross_entropy(plan, text, sizeof text);
+  CHECK(std::strstr(text, "loss_rows: 1 row per warp, of 250 vectors") != nullptr);
+}
+
+TEST(only_many_rows_wait_for_their_targets) {
+  CrossEntropyPlan plan;
+  plan_cross_entropy(request_of({"", FLOWK_FLOAT16, 16, 50257}), h200, &plan);
+  CHECK(!plan.params.skips_ignored);
+  plan_cross_entropy(request_of({"", FLOWK_FLOAT16, 4096, 50257}), h200, &plan);
+  CHECK(plan.params.skips_ignored);
 }
 
 }  // namespace
