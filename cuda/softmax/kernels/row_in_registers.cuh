@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     sum = sum_row(buffer, group, sum_over_lanes_of(group, sum));
     const int out_bytes = output.vector_bytes_out();
     unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
-    if constexpr (is_unaligned) unaligned.begin_stores();
+    if constexpr (is_unaligned) unaligned.begin_stores(group);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_read(i)) continue;
@@ -561,7 +561,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
     if constexpr (holds_addresses) out = held(out);
     if (is_whole && row.columns == 0) return;
-    if constexpr (is_unaligned) unaligned.begin_stores();
+    if constexpr (is_unaligned) unaligned.begin_stores(group);
     const auto store = [&](auto kind) {
       [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll

@@ -78,10 +78,11 @@ struct UnalignedRow {
     const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
     return load_dense_shifted<width>(memory + operand * operand_bytes + (byte & ~3), 8 * (byte & 3));
   }
-  // Called before the first store, which takes the place of what another thread has read. A row of more threads has
-  // passed a barrier since then.
-  __device__ __forceinline__ void begin_stores() const {
-    if (lanes <= 32) __syncwarp();
+  // Called before the first store, which takes the place of what another thread has read. The warps of one block have
+  // passed a barrier since then, in the exchange of the row's sum. The exchange of a cluster has none: it waits for the
+  // values that all warps send, which does not order what they have read.
+  __device__ __forceinline__ void begin_stores(const RowThreads& group) const {
+    if (group.warps == 1 || group.blocks > 1) synchronize();
   }
   __device__ __forceinline__ void store(int vector, const A (&values)[width]) const {
     *reinterpret_cast<uint4*>(memory + (vector - first + 1) * vector_bytes) = narrow_vector<T>(values);
