@@ -78,6 +78,22 @@ __device__ __forceinline__ OwnVectors own_vectors_of(const SoftmaxParams& params
   return {part + lane, params.lanes_per_row, part_end < mechanism.row_vectors ? part_end : mechanism.row_vectors, 0};
 }
 
+// A thread's vectors of x, from the address of the first one. Those that are not read are masked; unaligned rows come
+// through shared memory.
+template <class Kernel>
+__device__ __forceinline__ void load_x(const RegisterRow<Kernel>& thread, const unsigned char* first,
+                                       uint4 (&x)[Kernel::vectors]) {
+#pragma unroll
+  for (int i = 0; i < Kernel::vectors; ++i) {
+    // With a dense mask these elements become -infinity anyway.
+    if constexpr (Kernel::has_masked_bias)
+      x[i] = {0, 0, 0, 0};
+    else if constexpr (Kernel::mask != SoftmaxMask::dense || Kernel::is_unaligned)
+      x[i] = negative_infinity_vector<typename Kernel::T>();
+    if (!Kernel::is_unaligned && thread.is_read(i)) x[i] = load_vector(first + thread.offset_of(i));
+  }
+}
+
 // The dense mask's bytes of a thread's vectors; none is masked if there is no mask.
 template <class Kernel, int kCount>
 __device__ __forceinline__ void load_dense_of(const SoftmaxParams& params, const SoftmaxRow& row,

@@ -163,4 +163,57 @@ __device__ __forceinline__ void clear_outside(const SoftmaxRow& row, int column,
   }
 }
 
+// The same of kernels whose exponents come from x.
+template <class Kernel, bool kLogarithms, class IsPast>
+__device__ __forceinline__ void take_capped_exponentials(const SoftmaxParams& params, const SoftmaxRow& row,
+                                                         const RegisterRow<Kernel>& thread, const IsPast& is_past,
+                                                         const RowExponents<typename Kernel::T>& exponents,
+                                                         const uint4 (&x)[Kernel::vectors],
+                                                         typename Kernel::A (&values)[Kernel::vectors * Kernel::width],
+                                                         ThreadSum<typename Kernel::T>& sum) {
+  using A = typename Kernel::A;
+  constexpr int width = Kernel::width;
+#pragma unroll
+  for (int i = 0; i < Kernel::vectors; ++i) {
+    if (is_past(i)) continue;
+    const A shift = thread.is_read(i) ? exponents.shift : negative_infinity<A>();
+    A p[width];
+    exponents.template take<kLogarithms>(x[i], shift, p, &values[i * width]);
+    const int column = thread.column_of(i);
+    if (!Kernel::is_whole && params.interval.exists) clear_outside<kLogarithms>(row, column, p, &values[i * width]);
+    sum.take(p);
+  }
+}
+
+// The factor and the term of a row's results, value * factor + term, from the row's largest score and its sum.
+// `largest` is the score that the thread's values are relative to.
+template <class Kernel, class Scale>
+__device__ __forceinline__ void find_factors(const SoftmaxParams& params, [[maybe_unused]] const Scale& scale,
+                                             const ScoreScale<typename Kernel::T, Kernel::mask>& to_exponent,
+                                             const ScoreScale<typename Kernel::T, Kernel::mask>& to_row_exponent,
+                                             typename Kernel::A largest, const RowPartial<typename Kernel::T>& total,
+                                             typename Kernel::A* factor, typename Kernel::A* term) {
+  using T = typename Kernel::T;
+  using A = typename Kernel::A;
+  using E = RowValue<T>;
+  constexpr bool recomputes = Kernel::recomputes_exponentials;
+  *factor = to_exponent.log_factor(), *term = 0;
+  // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
+  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.difference_to(total.max);
+  if (params.log_softmax) {
+    if (total.sum > E{0}) *term = (recomputes ? A{0} : to_row * *factor) - log_of<A>(total.sum);
+  } else {
+    *factor = total.sum > E{0}
+                  ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
+                  : A{0};
+  }
+  // Logarithms do not come from exponents of a limited scale.
+  if constexpr (Scale::is_limited) {
+    if (params.log_softmax) {
+      *term += to_row_exponent.difference(to_row_exponent.reference) * *factor;
+      *factor = scale.natural;
+    }
+  }
+}
+
 }  // namespace flowk::softmax

@@ -59,15 +59,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     if (has_dense && row.dense != nullptr) unaligned.copy(mechanism, 2, dense_operand, row.dense, 1);
   }
   uint4 x[kVectors];
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    // With a dense mask these elements become -infinity anyway.
-    if constexpr (Kernel::has_masked_bias)
-      x[i] = {0, 0, 0, 0};
-    else if constexpr (kMask != SoftmaxMask::dense || is_unaligned)
-      x[i] = negative_infinity_vector<T>();
-    if (!is_unaligned && thread.is_read(i)) x[i] = load_vector(input(0) + thread.offset_of(i));
-  }
+  load_x(thread, input(0), x);
   const bool bias_is_aligned = is_whole || (!is_unaligned && params.bias_is_aligned);
   const bool loads_bias = bias_is_aligned && (!Kernel::has_score_terms || params.bias_or_y != nullptr);
   BiasVector<Kernel> bias_vectors[has_bias ? kVectors : 1];
@@ -204,17 +196,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     }
     const RowExponents<T> exponents(score, largest_of_x);
     const auto take_x = [&](auto kind) {
-      constexpr bool keeps_differences = decltype(kind)::value;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        if (is_past(i)) continue;
-        const A shift = thread.is_read(i) ? exponents.shift : negative_infinity<A>();
-        A p[width];
-        exponents.template take<keeps_differences>(x[i], shift, p, &values[i * width]);
-        const int column = thread.column_of(i);
-        if (!is_whole && params.interval.exists) clear_outside<keeps_differences>(row, column, p, &values[i * width]);
-        sum.take(p);
-      }
+      take_capped_exponentials<Kernel, decltype(kind)::value>(params, row, thread, is_past, exponents, x, values, sum);
     };
     if (params.log_softmax)
       take_x(std::true_type{});
@@ -262,24 +244,10 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   }
 
   // The results: y = value * factor + term.
-  A factor = to_exponent.log_factor(), term = 0;
-  // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
-  const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.difference_to(total.max);
   const A row_reference = total.max == negative_infinity<A>() ? A{0} : total.max;
   const ScoreScale<T, kMask> to_row_exponent(row_reference, scale.at(row_reference));
-  if (params.log_softmax) {
-    if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
-  } else {
-    factor = total.sum > E{0} ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
-                              : A{0};
-  }
-  // Their logarithms do not come from these exponents.
-  if constexpr (scale.is_limited) {
-    if (params.log_softmax) {
-      term += to_row_exponent.difference(row_reference) * factor;
-      factor = scale.natural;
-    }
-  }
+  A factor, term;
+  find_factors<Kernel>(params, scale, to_exponent, to_row_exponent, largest, total, &factor, &term);
   const auto logarithm = [&](A score_of_column) {
     const A difference =
         scale.is_limited ? score_of_column - row_reference : to_row_exponent.difference(score_of_column);
