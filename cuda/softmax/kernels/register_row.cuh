@@ -13,10 +13,7 @@ __device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
 #endif
 }
 
-// What row kRow of the table is compiled for. 16-bit scores stay in registers unconverted and their exponentials are
-// computed twice. That halves the registers, so more loads are in flight, which is worth more than the instructions.
-// Short rows with a dense mask have enough instructions for the mask, and scores with a bias are float32: they keep
-// their exponentials.
+// What the kernel of the table's row kRow is compiled for.
 template <class RowTerms, int kRow>
 struct RegisterKernel {
   using Terms = RowTerms;
@@ -31,13 +28,16 @@ struct RegisterKernel {
   static constexpr bool has_outer = form == SoftmaxForm::any && !is_unaligned;
   static constexpr bool has_bias = mask == SoftmaxMask::bias, has_bias_alone = table_row.bias_alone;
   static constexpr bool has_dense = may_have_dense(mask) && !has_bias_alone;
-  // Scores of x with a softcap alone: exponents come from x.
+  // With a softcap, and neither a bias nor a dense mask, exponents come from x.
   static constexpr bool has_x_scores = mask == SoftmaxMask::scores;
   static constexpr bool has_score_terms = table_row.score_terms && (has_scaled_scores(mask) || is_backward);
   static constexpr bool has_row_numbers = table_row.row_values && table_row.sinks;
   static constexpr bool has_row_scale = table_row.row_scale;  // in the exponent, or a factor of the gradients
   // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
   static constexpr bool has_masked_bias = has_bias && vectors > 2 && !has_score_terms && !is_unaligned;
+  // 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers,
+  // so more loads are in flight, which is worth more than the instructions. Short rows with a dense mask have enough
+  // instructions for the mask, and scores with a bias are float32: they keep their exponentials.
   static constexpr bool recomputes_exponentials =
       is_float16<T> &&
       (mask == SoftmaxMask::none || (mask == SoftmaxMask::dense && (form == SoftmaxForm::whole || vectors >= 8)));

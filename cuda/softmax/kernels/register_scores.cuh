@@ -31,7 +31,7 @@ __device__ __forceinline__ void bias_values(const SoftmaxParams& params, const S
   }
 }
 
-// Masks the scores of a vector's columns by their bytes, and outside the row's interval.
+// Masks the scores of a vector's columns by the bytes of the dense mask, and outside the row's interval.
 template <int kWidth, class A>
 __device__ __forceinline__ void mask_scores(const DenseWords<kWidth>& masked, A* scores) {
 #pragma unroll
@@ -47,7 +47,7 @@ __device__ __forceinline__ void mask_scores_outside(const SoftmaxRow& row, int c
     if ((kept >> j & 1) == 0) scores[j] = negative_infinity<A>();
 }
 
-// Negates x if the scale is negative, masks its columns, and adds them to `largest`. At most two vectors per row
+// Negates x if the scale is negative, masks its columns, and takes them into `largest`. At most two vectors per row
 // contain an end of the interval; with a dense mask the ends are added to the mask's bytes.
 template <class Kernel, class Score, class Numbers, class DenseAt, class IsPast, int kDense>
 __device__ __forceinline__ void mask_x(const SoftmaxParams& params, const IsPast& is_past, const SoftmaxRow& row,
@@ -85,7 +85,7 @@ __device__ __forceinline__ void mask_x(const SoftmaxParams& params, const IsPast
   }
 }
 
-// The factor of a row's scores in the exponent, and of z in its natural logarithm.
+// The factors of a row's scores: `scale` in the exponent; z of a score is score * natural.
 template <class Kernel, class Numbers>
 struct RowScale {
   using T = typename Kernel::T;
@@ -113,7 +113,7 @@ struct RowScale {
 };
 
 // Adds the exponentials of a thread's scores to `sum`. `values` are what it holds of them: exponentials, or differences
-// from the largest score; of kernels that compute exponentials again, nothing.
+// from the largest score. Kernels that compute exponentials again hold nothing.
 template <class Kernel, class IsPast, int kScores, int kValues>
 __device__ __forceinline__ void take_exponentials(
     const SoftmaxParams& params, const IsPast& is_past, const RegisterRow<Kernel>& thread,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void clear_outside(const SoftmaxRow& row, int column,
   }
 }
 
-// The same of kernels whose exponents come from x.
+// The same if exponents come from x. With kLogarithms the thread holds logarithms.
 template <class Kernel, bool kLogarithms, class IsPast>
 __device__ __forceinline__ void take_capped_exponentials(const SoftmaxParams& params, const SoftmaxRow& row,
                                                          const RegisterRow<Kernel>& thread, const IsPast& is_past,

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const unsigned char* first_bias = address_past(row.bias_or_y, first_bytes);
   if constexpr (Kernel::holds_addresses) first_x = held(first_x);
   if constexpr (Kernel::holds_addresses && has_bias) first_bias = held(first_bias);
+  // The thread's first vector of x, and of the bias.
   const auto input = [&](int k) { return k == 0 ? first_x : first_bias; };
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
   const bool stages_bias = has_bias && params.bias_or_y != nullptr && !params.bias_is_float32;

@@ -35,19 +35,19 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   const OwnVectors own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
   const RegisterRow<Kernel> thread{own, vectors};
 
-  // All loads come before the first use.
+  // All loads come before the first use. Unaligned rows go through shared memory.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
   const unsigned char* first_dy = row.x + first_bytes;
   const unsigned char* first_y = address_past(row.bias_or_y, first_bytes);
   const auto input = [&](int k) { return k == 0 ? first_dy : first_y; };
-  uint4 raw[kVectors][2];
+  uint4 raw[kVectors][2];  // dy and y
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
-  [[maybe_unused]] const int last_operand = mechanism.stage_operands - 1;  // x
+  [[maybe_unused]] const int x_operand = mechanism.stage_operands - 1;
   if constexpr (is_unaligned) {
     unaligned.copy(mechanism, 0, 0, row.x);
     unaligned.copy(mechanism, 1, 1, row.bias_or_y);
     if (params.extras.softcap > 0 && row.columns > 0)
-      unaligned.copy(mechanism, 2, last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
+      unaligned.copy(mechanism, 2, x_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       if (has_softcap) {
         A x[width];
         if constexpr (is_unaligned)
-          widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
+          widen_vector<T>(unaligned.load(x_operand, scores, own.at(i)), x);
         else
           widen_vector<T>(
               holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0] : load_vector(scores + thread.offset_of(i)), x);
