@@ -12,6 +12,7 @@
 #include "softmax/kernels/framed_softmax.cuh"
 #include "softmax/kernels/persistent_rows.cuh"
 #include "softmax/kernels/row_in_registers.cuh"
+#include "softmax/kernels/row_in_registers_gradient.cuh"
 #include "softmax/kernels/row_in_shared.cuh"
 #include "softmax/kernels/rows_by_vectors.cuh"
 #include "softmax/kernels/rows_in_lanes.cuh"
@@ -57,7 +58,9 @@ Status launch_kernel(const SoftmaxPlan& plan, flowk_stream stream) {
   using RowTerms = std::conditional_t<row.backward, GradientTerms<T>, SoftmaxTerms<T, mask>>;
   using TermsOfRow = std::conditional_t<row.sinks, RowTerms, WithoutSinks<RowTerms>>;
   using Terms = std::conditional_t<row.row_values, TermsOfRow, WithoutRowValues<RowTerms>>;
-  if constexpr (row.mechanism == SoftmaxKernel::row_in_registers)
+  if constexpr (row.mechanism == SoftmaxKernel::row_in_registers && row.backward)
+    return start_with(row_in_registers_gradient<Terms, kRow>, plan.config.as<RowInRegisters>());
+  else if constexpr (row.mechanism == SoftmaxKernel::row_in_registers)
     return start_with(row_in_registers<Terms, kRow>, plan.config.as<RowInRegisters>());
   else if constexpr (row.mechanism == SoftmaxKernel::row_in_shared)
     return start_with(row_in_shared<Terms, kRow>, plan.config.as<RowInShared>());

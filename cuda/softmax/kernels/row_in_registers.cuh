@@ -1,154 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
+// Softmax of rows held in registers, by lanes of a warp, a warp, a block or a cluster.
 #pragma once
 
-#include "softmax/kernels/unaligned_row.cuh"
+#include "softmax/kernels/register_scores.cuh"
 
 namespace flowk::softmax {
 
-// 16-bit scores stay in registers unconverted and their exponentials are computed twice. That halves the registers, so
-// more loads are in flight, which is worth more than the instructions. Short rows with a dense mask have enough
-// instructions for the mask, and scores with a bias are float32: they keep their exponentials.
-template <class T, SoftmaxMask kMask, SoftmaxForm kForm, int kVectors>
-constexpr bool recomputes_exponentials =
-    is_float16<T> &&
-    (kMask == SoftmaxMask::none || (kMask == SoftmaxMask::dense && (kForm == SoftmaxForm::whole || kVectors >= 8)));
-
-// Makes the compiler compute values from a vector again, instead of holding them since they were first computed.
-__device__ __forceinline__ void forget_values([[maybe_unused]] uint4* vector) {
-#ifndef FLOWK_SIMT
-  asm volatile("" : "+r"(vector->x), "+r"(vector->y), "+r"(vector->z), "+r"(vector->w));
-#endif
-}
-
-// Softmax: y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; a
-// dense mask has one byte per column. Gradients: dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i)
-// * dy(row, i)); log_softmax: see flowk.h. All operands are (rows, columns).
+// y(row, j) = exp(z(row, j) - max) / sum over unmasked i of exp(z(row, i) - max), z = scale * x + bias; a dense mask
+// has one byte per column; log_softmax: see flowk.h. All operands are (rows, columns).
 //
 // A row has lanes_per_row threads of a block, or of each block of a cluster. A thread has up to kVectors vectors of 16
-// bytes, lanes_per_row apart, and at most one outer column. Inputs are read once, into registers; the threads exchange
-// one maximum and one sum. With kConverts the result may have another type than x. With is_unaligned a row may have any
-// alignment, and its threads have the columns that they have of an aligned row.
+// bytes, lanes_per_row apart, and at most one outer column. Operands are read once, into registers; the threads
+// exchange one maximum and one sum. With kConverts the result may have another type than x. With is_unaligned a row may
+// have any alignment, and its threads have the columns that they have of an aligned row.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers(const __grid_constant__ GridConstant<RowInRegisters> mechanism,
                      const __grid_constant__ GridConstant<SoftmaxParams> params) {
   launch_dependent_grids();
-  constexpr int kVectors = softmax_kernels[kRow].max_vectors;
-  constexpr SoftmaxForm kForm = softmax_kernels[kRow].form;
-  constexpr bool kConverts = softmax_kernels[kRow].converts;
-  constexpr SoftmaxMask kMask = Terms::mask;
+  using Kernel = RegisterKernel<Terms, kRow>;
   using T = typename Terms::T;
   using A = ComputeType<T>;
-  constexpr int width = vector_width<T>, num_inputs = Terms::num_inputs;
-  constexpr bool has_bias = kMask == SoftmaxMask::bias, is_scaled = has_scaled_scores(kMask);
-  constexpr bool is_whole = has_whole_rows<kForm>;
-  // Exponents then come from x.
-  constexpr bool has_x_scores = kMask == SoftmaxMask::scores, holds_scores = is_scaled && !has_x_scores;
-  constexpr bool is_unaligned = softmax_kernels[kRow].unaligned;
-  constexpr bool has_outer = kForm == SoftmaxForm::any && !is_unaligned;
-  constexpr bool has_score_terms = softmax_kernels[kRow].score_terms && (is_scaled || Terms::is_backward);
-  constexpr bool has_bias_alone = softmax_kernels[kRow].bias_alone;
-  constexpr bool has_dense = may_have_dense(kMask) && !has_bias_alone;
-  // Do vectors that are not read have scores of 0 + -infinity, instead of a branch?
-  constexpr bool has_masked_bias = has_bias && kVectors > 2 && !has_score_terms && !is_unaligned;
-  constexpr bool has_row_numbers = softmax_kernels[kRow].row_values && softmax_kernels[kRow].sinks;
-  constexpr bool has_row_scale = softmax_kernels[kRow].row_scale;  // in the exponent, or a factor of the gradients
-  const RowOutput<T, kConverts> output{params};
+  using E = RowValue<T>;
+  constexpr int kVectors = Kernel::vectors, width = Kernel::width;
+  constexpr SoftmaxForm kForm = Kernel::form;
+  constexpr SoftmaxMask kMask = Kernel::mask;
+  constexpr bool has_bias = Kernel::has_bias, has_bias_alone = Kernel::has_bias_alone, has_dense = Kernel::has_dense,
+                 has_x_scores = Kernel::has_x_scores, is_whole = Kernel::is_whole, is_unaligned = Kernel::is_unaligned,
+                 has_row_numbers = Kernel::has_row_numbers, recomputes = Kernel::recomputes_exponentials;
+  const RowOutput<T, Kernel::converts> output{params};
   const RowThreads group = row_threads(params);
   const ExchangeBuffer<T> buffer = exchange_buffer<T>();
   begin_exchange(buffer, group);
 
   const auto [linear, lane] = row_position(params);
-  SoftmaxRow row = locate_row<kMask, Terms::is_backward, kForm>(params, linear);
+  SoftmaxRow row = locate_row<kMask, false, kForm>(params, linear);
   if constexpr (has_bias_alone) row.dense = nullptr;
   const RowVectors vectors = is_unaligned ? padded_row_vectors<T>(params, row) : row_vectors<T, kForm>(params, row);
   const int head_bytes = vectors.head * static_cast<int>(sizeof(T));
   const bool is_first = group.rank == 0 && lane == 0 && row.columns > 0;
   unsigned char* const out_vectors = row.out + vectors.head * output.column_bytes();
-  OwnVectors own;
-  if constexpr (is_whole) {
-    const int part = group.rank * mechanism.block_vectors, part_end = part + mechanism.block_vectors;
-    own = {part + lane, params.lanes_per_row, part_end < mechanism.row_vectors ? part_end : mechanism.row_vectors, 0};
-  } else {
-    own = own_vectors(params, row.x + head_bytes, vectors, group.rank, lane);
-  }
-  // Whole rows: a row past the last one is loaded as row 0 and not stored.
-  const auto is_read = [&](int i) {
-    if constexpr (kForm == SoftmaxForm::whole) return true;
-    return (is_whole || own.at(i) >= vectors.read_begin) && own.at(i) < own.end;
-  };
+  const OwnVectors own = own_vectors_of<Kernel>(params, mechanism, row.x + head_bytes, vectors, group.rank, lane);
+  const RegisterRow<Kernel> thread{own, vectors};
 
-  // All loads come before the first use; offsets from the thread's first vector have 32 bits.
+  // All loads come before the first use. Unaligned rows go through shared memory.
   const int64_t first_bytes = head_bytes + static_cast<int64_t>(own.first) * vector_bytes;
-  constexpr bool holds_addresses = !Terms::is_backward && kForm != SoftmaxForm::whole;  // others take more registers
   const unsigned char* first_x = row.x + first_bytes;
-  const unsigned char* first_other = address_past(row.bias_or_y, first_bytes);
-  if constexpr (holds_addresses) first_x = held(first_x);
-  if constexpr (holds_addresses && has_bias) first_other = held(first_other);
-  const auto input = [&](int k) { return k == 0 ? first_x : first_other; };
-  const auto offset_of = [&](int i) { return static_cast<uint32_t>(i * own.step) * vector_bytes; };
-  uint4 raw[kVectors][num_inputs];
-  // Unaligned rows go through shared memory.
+  const unsigned char* first_bias = address_past(row.bias_or_y, first_bytes);
+  if constexpr (Kernel::holds_addresses) first_x = held(first_x);
+  if constexpr (Kernel::holds_addresses && has_bias) first_bias = held(first_bias);
+  // The thread's first vector of x, and of the bias.
+  const auto input = [&](int k) { return k == 0 ? first_x : first_bias; };
   [[maybe_unused]] UnalignedRow<T> unaligned(params, mechanism, row, vectors, own, lane);
   const bool stages_bias = has_bias && params.bias_or_y != nullptr && !params.bias_is_float32;
-  const int last_operand = mechanism.stage_operands - 1;  // the dense mask, or x of a gradient
+  const int dense_operand = mechanism.stage_operands - 1;
   if constexpr (is_unaligned) {
     unaligned.copy(mechanism, 0, 0, row.x);
-    if (Terms::is_backward || stages_bias) unaligned.copy(mechanism, 1, 1, row.bias_or_y);
-    if (has_dense && row.dense != nullptr) unaligned.copy(mechanism, 2, last_operand, row.dense, 1);
-    if constexpr (Terms::is_backward)
-      if (params.extras.softcap > 0 && row.columns > 0)
-        unaligned.copy(mechanism, 2, last_operand, row_of_scores(params, static_cast<uint32_t>(linear)));
+    if (stages_bias) unaligned.copy(mechanism, 1, 1, row.bias_or_y);
+    if (has_dense && row.dense != nullptr) unaligned.copy(mechanism, 2, dense_operand, row.dense, 1);
   }
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-    for (int k = 0; k < num_inputs; ++k) {
-      // With a dense mask these elements become -infinity anyway.
-      if constexpr (has_masked_bias)
-        raw[i][k] = {0, 0, 0, 0};
-      else if constexpr (kMask != SoftmaxMask::dense || is_unaligned)
-        raw[i][k] = Terms::masked_vector(params, k);
-      if (!is_unaligned && is_read(i)) raw[i][k] = load_vector(input(k) + offset_of(i));
-    }
-  }
+  uint4 x[kVectors];
+  load_x(thread, input(0), x);
   const bool bias_is_aligned = is_whole || (!is_unaligned && params.bias_is_aligned);
-  const bool loads_bias = bias_is_aligned && (!has_score_terms || params.bias_or_y != nullptr);
-  uint4 raw_bias[has_bias && !has_bias_alone ? kVectors : 1];
-  if constexpr (has_bias && !has_bias_alone && !is_unaligned) {
-    const unsigned char* const bias = has_score_terms && !loads_bias ? nullptr : input(1);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      raw_bias[i] = has_masked_bias ? negative_infinity_vector<T>() : uint4{0, 0, 0, 0};
-      if (loads_bias && is_read(i)) raw_bias[i] = load_vector(bias + offset_of(i));
-    }
-  }
-  // A bias alone starts anywhere: its vectors are put together when they are used.
-  UnalignedVector<T> loose_bias[has_bias_alone ? kVectors : 1];
+  const bool loads_bias = bias_is_aligned && (!Kernel::has_score_terms || params.bias_or_y != nullptr);
+  BiasVector<Kernel> bias_vectors[has_bias ? kVectors : 1];
   const unsigned before_bias = has_bias_alone ? UnalignedVector<T>::bytes_before(input(1)) : 0;
-  if constexpr (has_bias_alone) {
-    const auto load_all = [&](auto load) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i)
-        loose_bias[i] = is_read(i) ? load(input(1) + offset_of(i)) : UnalignedVector<T>::masked();
-    };
-    if (bias_is_aligned)
-      load_all([](const unsigned char* address) { return UnalignedVector<T>::load_aligned(address); });
-    else
-      load_all([=](const unsigned char* address) { return UnalignedVector<T>::load(address, before_bias); });
-  }
+  if constexpr (has_bias_alone)
+    load_bias_vectors(thread, input(1), before_bias, bias_is_aligned, bias_vectors);
+  else if constexpr (has_bias && !is_unaligned)
+    load_bias_vectors(thread, input(1), loads_bias, bias_vectors);
   DenseWords<width> dense[has_dense && !is_unaligned ? kVectors : 1];
-  if constexpr (has_dense && !is_unaligned) {
-    if (kMask == SoftmaxMask::bias && row.dense == nullptr) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) dense[i] = {};
-    } else {
-      const unsigned char* const first = row.dense + vectors.head + own.first * width;
-      const bool is_aligned = is_whole || (reinterpret_cast<uintptr_t>(row.dense + vectors.head) & (width - 1)) == 0;
-      load_dense(params, row, first, own.step * width, is_aligned, is_read, dense);
-    }
-  }
+  if constexpr (has_dense && !is_unaligned) load_dense_of(params, row, vectors, own, thread, dense);
   if (!is_whole && params.interval.exists) {
     if constexpr (is_unaligned)
       unaligned.fill(vectors, group, Terms::masked_result(params));
@@ -156,23 +78,22 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
       fill_unread(output, out_vectors, vectors, own, group.rank, lane, Terms::masked_result(params));
   }
   // What the row waits for is read before the first use of what its threads have loaded.
-  constexpr bool holds_sink = is_float16<T> || is_whole || kVectors <= 4 || has_x_scores || has_row_scale;
-  using SoftmaxNumbers = std::conditional_t<holds_sink, RowNumbers<A, has_x_scores || has_row_scale>, FetchedSink<A>>;
-  using TermsNumbers = std::conditional_t<Terms::is_backward, GradientNumbers<A, has_row_scale>, SoftmaxNumbers>;
-  using Numbers = std::conditional_t<has_row_numbers, TermsNumbers, NoRowScore>;
+  using HeldNumbers =
+      std::conditional_t<Kernel::holds_sink, RowNumbers<A, has_x_scores || Kernel::has_row_scale>, FetchedSink<A>>;
+  using Numbers = std::conditional_t<has_row_numbers, HeldNumbers, NoRowScore>;
   [[maybe_unused]] const Numbers numbers(params, static_cast<uint32_t>(linear), row.columns > 0, is_first);
-  const int outer_column = has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
-  A outer[num_inputs];
+  const int outer_column = Kernel::has_outer ? outer_column_of<T>(params, row, vectors, group.rank, lane) : -1;
+  A outer[1];
   [[maybe_unused]] const auto score = [&] {
     if constexpr (has_x_scores)
       return RowScore<T>(params, numbers.scale);
-    else if constexpr (has_score_terms)
+    else if constexpr (Kernel::has_score_terms)
       return RowScore<T>(params, static_cast<uint32_t>(linear), row.columns > 0);
     else
       return NoRowScore(params, 0, false, false);
   }();
   [[maybe_unused]] A outer_x = negative_infinity<A>();
-  if constexpr (has_score_terms && is_scaled) {
+  if constexpr (Kernel::has_score_terms) {
     outer[0] = negative_infinity<A>();
     if (outer_column >= 0 && is_unmasked<kMask>(row, outer_column)) {
       outer[0] = load_row_score(params, row, score, outer_column);
@@ -184,16 +105,15 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   } else {
     Terms::load_one(params, row, outer_column, outer);
     // The call's scale is positive unless there is one per row.
-    if constexpr (has_row_scale && !Terms::is_backward)
+    if constexpr (Kernel::has_row_scale)
       if (numbers.scale * params.scale32 < A{0} && outer_column >= 0 && is_unmasked<kMask>(row, outer_column))
         outer[0] = -outer[0];
   }
-
   const auto dense_at = [&]([[maybe_unused]] int i) -> DenseWords<width> {
     if constexpr (!has_dense)
       return {};
     else if constexpr (is_unaligned)
-      return unaligned.load_dense(last_operand, own.at(i));
+      return unaligned.load_dense(dense_operand, own.at(i));
     else
       return dense[i];
   };
@@ -201,406 +121,182 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
     async_copy_wait();
     unaligned.synchronize();
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (!is_read(i)) continue;
+    for (int i = 0; i < kVectors; ++i)
+      if (thread.is_read(i)) x[i] = unaligned.load(0, input(0), own.at(i));
+  }
+
+  // Is i past the vectors of all threads of the block? The lower half is not tested: kVectors is mostly the least that
+  // holds a row, and vectors that do not exist add nothing.
+  const auto is_past = [&](int i) {
+    return (kForm == SoftmaxForm::unfilled || is_unaligned) && 2 * i >= kVectors &&
+           i * params.lanes_per_row >= mechanism.block_vectors;
+  };
+  // Masks, and the largest score. Scores without a bias are x; the scale is applied in the exponent.
+  A scores[has_bias ? kVectors * width : 1];
+  VectorMax<T> largest_x;
+  A largest = has_x_scores ? outer_x : outer[0];
+  if constexpr (has_bias) {
+    A scale = signed_scale<A>(params);
+    if constexpr (Kernel::has_score_terms) scale = score.factor();
 #pragma unroll
-      for (int k = 0; k < num_inputs; ++k) raw[i][k] = unaligned.load(k, input(k), own.at(i));
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = thread.column_of(i);
+      if (Kernel::has_masked_bias ? is_past(i) : !thread.is_read(i)) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
+        continue;
+      }
+      A values[width], bias[width];
+      widen_vector<T>(x[i], values);
+      if constexpr (Kernel::has_score_terms) {
+        if (score.has_softcap()) {
+#pragma unroll
+          for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
+        }
+      }
+      bias_values<Kernel>(params, row, unaligned, stages_bias, input(1), bias_is_aligned, own.at(i), column,
+                          bias_vectors[i], before_bias, bias);
+#pragma unroll
+      for (int j = 0; j < width; ++j) scores[i * width + j] = scale * values[j] + bias[j];
+      if (has_dense && row.dense != nullptr) mask_scores(dense_at(i), &scores[i * width]);
+      if (!is_whole && !has_bias_alone) mask_scores_outside<width>(row, column, &scores[i * width]);
+#pragma unroll
+      for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
+    }
+  } else {
+    mask_x(params, is_past, row, thread, score, numbers, dense_at, dense, x, &largest_x);
+    largest = larger_of(largest, largest_x.largest());
+  }
+
+  // Exponentials relative to the warp's largest score, and their sum. A warp without a column that is not masked has
+  // the least score. Its sum is 0.
+  largest = max_over_lanes(largest, group.lanes);
+  [[maybe_unused]] A largest_of_x = largest;
+  if constexpr (has_x_scores) {
+    if (score.slope == A{0}) largest_of_x = 0;
+    largest = score.capped(score.scale < A{0} ? -largest_of_x : largest_of_x);
+  }
+  const A reference = largest == negative_infinity<A>() ? A{0} : largest;
+  const RowScale<Kernel, Numbers> scale(params, numbers);
+  A values[recomputes ? 1 : kVectors * width];
+  const ScoreScale<T, kMask> to_exponent(reference, scale.at(reference));
+  const A outer_difference = to_exponent.difference(outer[0]);
+  const A outer_value = exponential<T>(to_exponent.exponent(outer_difference));
+  ThreadSum<T> sum;
+  if constexpr (Kernel::has_outer) sum.take_one(outer_value);
+  const A held_outer = params.log_softmax ? outer_difference : outer_value;
+  const auto take_all = [&](bool keeps_differences) {
+    take_exponentials(params, is_past, thread, to_exponent, x, scores, keeps_differences, values, &sum);
+  };
+  if constexpr (has_x_scores) {
+    if (kForm != SoftmaxForm::whole && score.slope == A{0}) {
+      // Vectors that are not read are -infinity: times a slope of 0 that would be NaN.
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (!thread.is_read(i)) x[i] = {0, 0, 0, 0};
+    }
+    const RowExponents<T> exponents(score, largest_of_x);
+    const auto take_x = [&](auto kind) {
+      take_capped_exponentials<Kernel, decltype(kind)::value>(params, row, thread, is_past, exponents, x, values, sum);
+    };
+    if (params.log_softmax)
+      take_x(std::true_type{});
+    else
+      take_x(std::false_type{});
+  } else if constexpr (Kernel::selects_logarithms) {
+    take_all(params.log_softmax);
+  } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
+    take_all(true);
+  } else {
+    take_all(false);
+  }
+  // The threads of whole rows are few: a sum of its own for whole warps would take more registers.
+  const E thread_sum = sum.total();
+  const RowPartial<T> part = {largest, kForm == SoftmaxForm::whole ? sum_over_lanes(thread_sum, group.lanes)
+                                                                   : sum_over_lanes_of(group, thread_sum)};
+
+  RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale.scale);
+  const auto leave = [&] {
+    if constexpr (!has_row_numbers)
+      return Terms::leave(params, static_cast<uint32_t>(linear), is_first, total);
+    else if (params.lse == nullptr || !is_first)
+      return;
+    else if constexpr (Kernel::leaves_first)
+      store_lse<T>(params, static_cast<uint32_t>(linear), scale.natural, numbers.sink, total);
+    else
+      called_store_lse<T>(params, static_cast<uint32_t>(linear), scale.natural, numbers.sink, total);
+  };
+  if constexpr (has_row_numbers) {
+    if (params.has_row_values && row.columns > 0) {
+      total = with_sink(params, numbers.sink, scale.natural, total);
+      if constexpr (Kernel::leaves_first) leave();
+    }
+  }
+  if (total.sum != total.sum) {
+    store_nan_columns<T, kMask, Kernel::converts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
+                                                  params.lanes_per_row * group.blocks);
+    // The other rows of a warp are written with this one.
+    if constexpr (is_unaligned) {
+      unaligned.end = unaligned.begin;
+    } else {
+      if constexpr (!Kernel::leaves_first) leave();
+      return;
     }
   }
 
-  if constexpr (Terms::is_backward) {
-    [[maybe_unused]] A probability = 0;  // of the sink, in the row's first thread
-    if constexpr (has_row_numbers)
-      if (params.has_row_values && params.extras.dsinks != nullptr && is_first) probability = numbers.probability();
-    // At most two vectors per row contain an end of the interval, or of an unaligned row.
-    if (is_unaligned || params.interval.exists) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i)
-        if (is_read(i)) Terms::cut(params, row, vectors.head + own.at(i) * width, &raw[i][0], &raw[i][1]);
-    }
-    // With a softcap the gradients of z come first.
-    const auto terms_of = [&](bool is_log) {
-      Terms terms(params, is_log);
-      if constexpr (has_score_terms) terms.scale = score.factor();
-      if constexpr (has_row_scale) terms.scale *= numbers.scale;
-      return terms;
-    };
-    [[maybe_unused]] bool has_softcap = false;
-    [[maybe_unused]] const unsigned char* scores = nullptr;
-    constexpr bool holds_raw_scores = has_score_terms && kVectors <= 2;
-    [[maybe_unused]] uint4 raw_scores[holds_raw_scores ? kVectors : 1];
-    if constexpr (has_score_terms) {
-      has_softcap = score.has_softcap();
-      if (has_softcap && row.columns > 0) {
-        scores = row_of_scores(params, static_cast<uint32_t>(linear));
-        scores += first_bytes;
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i)
-          if (holds_raw_scores && is_read(i)) raw_scores[holds_raw_scores ? i : 0] = load_vector(scores + offset_of(i));
-      }
-    }
-    const Terms terms = terms_of(params.log_softmax);
-    A sum = terms.term(outer);
-    if constexpr (has_row_numbers) sum -= numbers.dlse;
+  // The results: y = value * factor + term.
+  const A row_reference = total.max == negative_infinity<A>() ? A{0} : total.max;
+  const ScoreScale<T, kMask> to_row_exponent(row_reference, scale.at(row_reference));
+  A factor, term;
+  find_factors<Kernel>(params, scale, to_exponent, to_row_exponent, largest, total, &factor, &term);
+  const auto logarithm = [&](A score_of_column) {
+    const A difference =
+        scale.is_limited ? score_of_column - row_reference : to_row_exponent.difference(score_of_column);
+    return difference * factor + term;
+  };
+  const int out_bytes = output.vector_bytes_out();
+  unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
+  if constexpr (Kernel::holds_addresses) out = held(out);
+  if (is_whole && row.columns == 0) return;
+  if constexpr (is_unaligned) unaligned.begin_stores(group);
+  const auto store = [&](auto kind) {
+    [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      A dy[width], y[width];
-      widen_vector<T>(raw[i][0], dy);
-      widen_vector<T>(raw[i][1], y);
-      if (params.log_softmax) {
-#pragma unroll
-        for (int j = 0; j < width; ++j) sum += Terms(params, true).term(dy[j], y[j]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < width; ++j) sum += y[j] * dy[j];
+      if (!thread.is_read(i)) continue;
+      A y[width];
+      if constexpr (recomputes) {
+        forget_values(&x[i]);
+        widen_vector<T>(x[i], y);
       }
-    }
-    sum = sum_row(buffer, group, sum_over_lanes_of(group, sum));
-    const int out_bytes = output.vector_bytes_out();
-    unsigned char* const out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
-    if constexpr (is_unaligned) unaligned.begin_stores(group);
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (!is_read(i)) continue;
-      if constexpr (is_float16<T>) {  // the compiler would hold bfloat16 widened, in twice the registers
-        forget_values(&raw[i][0]);
-        forget_values(&raw[i][1]);
-      }
-      A dx[width];
-      if (params.log_softmax)
-        terms_of(true).vector_results(raw[i][0], raw[i][1], sum, dx);
-      else
-        terms_of(false).vector_results(raw[i][0], raw[i][1], sum, dx);
-      Terms::clear_masked(row, vectors.head + own.at(i) * width, sum, dx);
-      if constexpr (has_score_terms) {
-        if (has_softcap) {
-          A x[width];
-          if constexpr (is_unaligned)
-            widen_vector<T>(unaligned.load(last_operand, scores, own.at(i)), x);
-          else
-            widen_vector<T>(
-                holds_raw_scores ? raw_scores[holds_raw_scores ? i : 0] : load_vector(scores + offset_of(i)), x);
-#pragma unroll
-          for (int j = 0; j < width; ++j) dx[j] = score.gradient(dx[j], x[j]);
+      for (int j = 0; j < width; ++j) {
+        if constexpr (recomputes) {
+          y[j] = stores_logarithms ? logarithm(y[j]) : exponential<T>(to_row_exponent(y[j])) * factor;
+        } else {
+          y[j] = values[i * width + j] * factor + term;
         }
       }
       if constexpr (is_unaligned)
-        unaligned.store(own.at(i), dx);
+        unaligned.store(own.at(i), y);
       else
-        output.store_vector(out + static_cast<uint32_t>(i * own.step * out_bytes), dx);
+        output.store_vector(out + static_cast<uint32_t>(i * own.step * out_bytes), y);
     }
-    if constexpr (is_unaligned) unaligned.write();
     if (outer_column >= 0) {
-      A dx = typename Terms::Results{terms, sum}.of_column(row, outer_column, outer);
-      if constexpr (has_score_terms)
-        if (has_softcap) dx = score.gradient(dx, load_element<T>(scores - first_bytes, outer_column));
-      output.store_column(row.out, outer_column, dx);
-    }
-    if constexpr (has_row_numbers)
-      if (params.has_row_values && params.extras.dsinks != nullptr && is_first)
-        store_sink_gradient(params, static_cast<uint32_t>(linear), probability, sum);
-  } else {
-    using E = RowValue<T>;
-    constexpr bool recomputes = recomputes_exponentials<T, kMask, kForm, kVectors>;
-    // Is i past the vectors of all threads of the block? The lower half is not tested: kVectors is mostly the least
-    // that holds a row, and vectors that do not exist add nothing.
-    const auto is_past = [&](int i) {
-      return (kForm == SoftmaxForm::unfilled || is_unaligned) && 2 * i >= kVectors &&
-             i * params.lanes_per_row >= mechanism.block_vectors;
-    };
-
-    // Masks, and the largest score. Scores that are not held are x; the scale is applied in the exponent.
-    A scores[holds_scores ? kVectors * width : 1];
-    VectorMax<T> largest_x;
-    A largest = has_x_scores ? outer_x : outer[0];
-    if constexpr (holds_scores) {
-      A scale = signed_scale<A>(params);
-      if constexpr (has_score_terms) scale = score.factor();
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        const int column = vectors.head + own.at(i) * width;
-        if (has_masked_bias ? is_past(i) : !is_read(i)) {
-#pragma unroll
-          for (int j = 0; j < width; ++j) scores[i * width + j] = negative_infinity<A>();
-          continue;
-        }
-        A values[width];
-        [[maybe_unused]] A bias[width];
-        widen_vector<T>(raw[i][0], values);
-        if constexpr (has_score_terms) {
-          if (score.has_softcap()) {
-#pragma unroll
-            for (int j = 0; j < width; ++j) values[j] = score.capped(values[j]);
-          }
-        }
-        if constexpr (has_bias) {
-          if constexpr (has_bias_alone) {
-            widen_vector<T>(loose_bias[i].whole(before_bias), bias);
-          } else if (is_unaligned && stages_bias) {
-            widen_vector<T>(unaligned.load(1, input(1), own.at(i)), bias);
-          } else if (bias_is_aligned) {
-            widen_vector<T>(raw_bias[i], bias);
-          } else {
-#pragma unroll
-            for (int j = 0; j < width; ++j) {
-              bias[j] = 0;
-              if (!is_unaligned || (params.bias_or_y != nullptr && column + j < row.columns))
-                bias[j] = load_bias<T>(params, row, column + j);
-            }
-          }
-        }
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-          scores[i * width + j] = has_bias ? scale * values[j] + bias[j] : scale * values[j];
-        if (has_bias && has_dense && row.dense != nullptr) {
-          const DenseWords<width> masked = dense_at(i);
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            if ((masked.words[j / 4] >> (8 * (j % 4)) & 0xff) != 0) scores[i * width + j] = negative_infinity<A>();
-        }
-        if (!is_whole && !has_bias_alone && (column < row.begin || column + width > row.end)) {
-          const uint32_t kept = interval_bits(column, width, row.begin, row.end);
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            if ((kept >> j & 1) == 0) scores[i * width + j] = negative_infinity<A>();
-        }
-#pragma unroll
-        for (int j = 0; j < width; ++j) largest = larger_of(largest, scores[i * width + j]);
-      }
-    } else {
-      bool negates_x = params.negates_x;
-      if constexpr (has_x_scores) negates_x = score.scale < 0;
-      if constexpr (has_row_scale) negates_x |= numbers.scale * params.scale32 < A{0};
-      if (negates_x) {
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i)
-          if (is_read(i)) negate_vector<T>(&raw[i][0]);
-      }
-      // At most two vectors per row contain an end of the interval; with a dense mask the ends are added to the mask's
-      // bytes.
-      if (!is_whole && (is_unaligned || params.interval.exists)) {
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          const int column = vectors.head + own.at(i) * width;
-          if constexpr (kMask == SoftmaxMask::dense && !is_unaligned)
-            mask_outside(&dense[i], column, row.begin, row.end);
-          else if (is_read(i) && (column < row.begin || column + width > row.end))
-            select_interval<T>(&raw[i][0], column, row.begin, row.end, negative_infinity_vector<T>());
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        if (is_past(i)) continue;
-        if constexpr (kMask == SoftmaxMask::dense)
-          if (!is_unaligned || (row.dense != nullptr && is_read(i))) mask_vector<T>(&raw[i][0], dense_at(i));
-        largest_x.take(raw[i][0]);
-      }
-      largest = larger_of(largest, largest_x.largest());
-    }
-
-    // Exponentials relative to the warp's largest score, and their sum.
-    largest = max_over_lanes(largest, group.lanes);
-    // Of a warp without a column that is not masked, the least score. Its sum is 0.
-    [[maybe_unused]] A largest_of_x = largest;
-    if constexpr (has_x_scores) {
-      if (score.slope == A{0}) largest_of_x = 0;
-      largest = score.capped(score.scale < A{0} ? -largest_of_x : largest_of_x);
-    }
-    const A reference = largest == negative_infinity<A>() ? A{0} : largest;
-    A scale = exponent_scale<T, kMask>(params), natural = has_x_scores ? A{1} : Terms::natural_scale(params);
-    if constexpr (has_row_scale) {
-      scale = at_least(fabsf(scale * numbers.scale), 0x1p-148f);  // for a scale of 0: -infinity stays what it is
-      natural = at_least(fabsf(natural * numbers.scale), 0x1p-148f);
-    }
-    // With x of float16, a scale of the row may be larger than ScoreScale takes. It is then limited, so that reference
-    // * scale is 2^20. The exponent of any other x is below that of the reference by 2^9 or more, so its exponential is
-    // 0, as it is without the limit.
-    constexpr bool limits_scale = has_row_scale && std::is_same_v<T, Float16>;
-    if constexpr (limits_scale)
-      if (scale > 0x1p100f) scale = 0x1p100f;
-    const auto scale_at = [&]([[maybe_unused]] A of) {
-      if constexpr (limits_scale)
-        if (scale > 2 * static_cast<A>(max_float16_scale)) return fminf(scale, 0x1p20f * reciprocal_of(fabsf(of)));
-      return scale;
-    };
-    // float32: a loop for logarithms and one for results, or one that selects, which takes fewer registers.
-    constexpr bool has_two_loops = !kConverts && (kVectors >= 16 || (kVectors >= 8 && kMask == SoftmaxMask::dense));
-    A values[recomputes ? 1 : kVectors * width];
-    const ScoreScale<T, kMask> to_exponent(reference, scale_at(reference));
-    const A outer_difference = to_exponent.difference(outer[0]);
-    const A outer_value = exponential<T>(to_exponent.exponent(outer_difference));
-    ThreadSum<T> sum;
-    if constexpr (has_outer) sum.take_one(outer_value);
-    const A held_outer = params.log_softmax ? outer_difference : outer_value;
-    const auto take_exponentials = [&]([[maybe_unused]] bool keeps_differences) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        A z[width], p[width];
-        if (is_whole || has_bias_alone || is_unaligned ? is_past(i) : !is_read(i)) {
-          if constexpr (!recomputes) {
-#pragma unroll
-            for (int j = 0; j < width; ++j) values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
-          }
-          continue;
-        }
-        if constexpr (holds_scores) {
-#pragma unroll
-          for (int j = 0; j < width; ++j) z[j] = scores[i * width + j];
-        } else {
-          widen_vector<T>(raw[i][0], z);
-        }
-#pragma unroll
-        for (int j = 0; j < width; ++j) {
-          const A difference = to_exponent.difference(z[j]);
-          p[j] = exponential<T>(to_exponent.exponent(difference));
-          if constexpr (!recomputes) values[i * width + j] = keeps_differences ? difference : p[j];
-        }
-        sum.take(p);
-      }
-    };
-    if constexpr (has_x_scores) {
-      if (kForm != SoftmaxForm::whole && score.slope == A{0}) {
-        // Vectors that are not read are -infinity: times a slope of 0 that would be NaN.
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i)
-          if (!is_read(i)) raw[i][0] = {0, 0, 0, 0};
-      }
-      const RowExponents<T> exponents(score, largest_of_x);
-      const auto take_x = [&](auto kind) {
-        constexpr bool keeps_differences = decltype(kind)::value;
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          if (is_past(i)) continue;
-          const A shift = is_read(i) ? exponents.shift : negative_infinity<A>();
-          A p[width];
-          exponents.template take<keeps_differences>(raw[i][0], shift, p, &values[i * width]);
-          const int column = vectors.head + own.at(i) * width;
-          if (!is_whole && params.interval.exists && (column < row.begin || column + width > row.end)) {
-            const uint32_t kept = interval_bits(column, width, row.begin, row.end);
-#pragma unroll
-            for (int j = 0; j < width; ++j) {
-              if ((kept >> j & 1) != 0) continue;
-              p[j] = 0;
-              values[i * width + j] = keeps_differences ? negative_infinity<A>() : A{0};
-            }
-          }
-          sum.take(p);
-        }
-      };
-      if (params.log_softmax)
-        take_x(std::true_type{});
+      if constexpr (recomputes)
+        output.store_column(
+            row.out, outer_column,
+            params.log_softmax ? logarithm(outer[0]) : exponential<T>(to_row_exponent(outer[0])) * factor);
       else
-        take_x(std::false_type{});
-    } else if constexpr (is_unaligned || (!is_float16<T> && kForm != SoftmaxForm::whole && !has_two_loops)) {
-      take_exponentials(params.log_softmax);
-    } else if (!recomputes && params.log_softmax) {  // one code with a selection per column would be slower
-      take_exponentials(true);
-    } else {
-      take_exponentials(false);
+        output.store_column(row.out, outer_column, held_outer * factor + term);
     }
-    // The threads of whole rows are few: a sum of its own for whole warps would take more registers.
-    const E thread_sum = sum.total();
-    const RowPartial<T> part = {largest, kForm == SoftmaxForm::whole ? sum_over_lanes(thread_sum, group.lanes)
-                                                                     : sum_over_lanes_of(group, thread_sum)};
-
-    RowPartial<T> total = combine_row<T, kMask>(buffer, group, part, scale);
-    // The log-sum-exp is stored before the results if that takes few instructions, else when few registers are in use.
-    constexpr bool leaves_first = has_row_numbers && is_float16<T> && !holds_scores;
-    const auto leave = [&] {
-      if constexpr (!has_row_numbers)
-        return Terms::leave(params, static_cast<uint32_t>(linear), is_first, total);
-      else if (params.lse == nullptr || !is_first)
-        return;
-      else if constexpr (leaves_first)
-        store_lse<T>(params, static_cast<uint32_t>(linear), natural, numbers.sink, total);
-      else
-        called_store_lse<T>(params, static_cast<uint32_t>(linear), natural, numbers.sink, total);
-    };
-    if constexpr (has_row_numbers) {
-      if (params.has_row_values && row.columns > 0) {
-        total = with_sink(params, numbers.sink, natural, total);
-        if constexpr (leaves_first) leave();
-      }
-    }
-    if (total.sum != total.sum) {
-      store_nan_columns<T, kMask, kConverts>(params, row, group.rank * params.lanes_per_row + lane, row.columns,
-                                             params.lanes_per_row * group.blocks);
-      // The other rows of a warp are written with this one.
-      if constexpr (is_unaligned) {
-        unaligned.end = unaligned.begin;
-      } else {
-        if constexpr (!leaves_first) leave();
-        return;
-      }
-    }
-    // y = value * factor + term
-    A factor = to_exponent.log_factor(), term = 0;
-    // A fully masked warp has values of 0 or -infinity, which no factor may turn into NaN.
-    const A to_row = largest == negative_infinity<A>() ? A{0} : to_exponent.difference_to(total.max);
-    const A row_reference = total.max == negative_infinity<A>() ? A{0} : total.max;
-    const ScoreScale<T, kMask> to_row_exponent(row_reference, scale_at(row_reference));
-    if (params.log_softmax) {
-      if (total.sum > E{0}) term = (recomputes ? A{0} : to_row * factor) - log_of<A>(total.sum);
-    } else {
-      factor = total.sum > E{0}
-                   ? quotient_of(recomputes ? A{1} : exponential<T>(to_exponent.exponent(to_row)), total.sum)
-                   : A{0};
-    }
-    // Their logarithms do not come from these exponents.
-    if constexpr (limits_scale) {
-      if (params.log_softmax) {
-        term += to_row_exponent.difference(row_reference) * factor;
-        factor = natural;
-      }
-    }
-    const auto logarithm = [&](A x) {
-      const A difference = limits_scale ? x - row_reference : to_row_exponent.difference(x);
-      return difference * factor + term;
-    };
-    const int out_bytes = output.vector_bytes_out();
-    unsigned char* out = out_vectors + static_cast<int64_t>(own.first) * out_bytes;
-    if constexpr (holds_addresses) out = held(out);
-    if (is_whole && row.columns == 0) return;
-    if constexpr (is_unaligned) unaligned.begin_stores(group);
-    const auto store = [&](auto kind) {
-      [[maybe_unused]] constexpr bool stores_logarithms = decltype(kind)::value;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        if (!is_read(i)) continue;
-        A y[width];
-        if constexpr (recomputes) {
-          forget_values(&raw[i][0]);
-          widen_vector<T>(raw[i][0], y);
-        }
-#pragma unroll
-        for (int j = 0; j < width; ++j) {
-          if constexpr (recomputes) {
-            y[j] = stores_logarithms ? logarithm(y[j]) : exponential<T>(to_row_exponent(y[j])) * factor;
-          } else {
-            y[j] = values[i * width + j] * factor + term;
-          }
-        }
-        if constexpr (is_unaligned)
-          unaligned.store(own.at(i), y);
-        else
-          output.store_vector(out + static_cast<uint32_t>(i * own.step * out_bytes), y);
-      }
-      if (outer_column >= 0) {
-        if constexpr (recomputes)
-          output.store_column(
-              row.out, outer_column,
-              params.log_softmax ? logarithm(outer[0]) : exponential<T>(to_row_exponent(outer[0])) * factor);
-        else
-          output.store_column(row.out, outer_column, held_outer * factor + term);
-      }
-    };
-    if (recomputes && params.log_softmax)
-      store(std::true_type{});
-    else
-      store(std::false_type{});
-    if constexpr (is_unaligned) unaligned.write();
-    if constexpr (!leaves_first) leave();
-  }
+  };
+  if (recomputes && params.log_softmax)
+    store(std::true_type{});
+  else
+    store(std::false_type{});
+  if constexpr (is_unaligned) unaligned.write();
+  if constexpr (!Kernel::leaves_first) leave();
 }
 
 }  // namespace flowk::softmax
