@@ -92,7 +92,9 @@ __device__ __forceinline__ A capped_logit(const LogitScale<A>& scale, A x) {
 }
 template <class A>
 __device__ __forceinline__ A scaled_logit(const LogitScale<A>& scale, A x) {
-  return scale.softcap == 0 ? scale.scale * x : capped_logit(scale, x);
+  if (scale.softcap == 0) [[likely]]
+    return scale.scale * x;
+  return capped_logit(scale, x);
 }
 
 // The first logit of a row.

@@ -72,10 +72,10 @@ __device__ __forceinline__ void store_partial(const LossSlicesParams& params, ui
   const int64_t target_column = target - params.targets.vocab_start;
   if (is_valid(params.targets, target) && target_column >= first && target_column < end)
     partial.target = z_at(target_column);
-  const int whole_columns = logits.columns / vector_width<T> * vector_width<T>;
-  if (logits.needs_total && whole_columns >= first) {
+  if (logits.needs_total) [[unlikely]] {
+    const int whole_columns = logits.columns / vector_width<T> * vector_width<T>;
 #pragma unroll 1
-    for (int column = whole_columns; column < end; ++column) partial.total += z_at(column);
+    for (int column = max(whole_columns, first); column < end; ++column) partial.total += z_at(column);
   }
   if (params.slices.divisor == 1)
     store_row(params.results, params.targets, target, row, partial);
