@@ -12,7 +12,7 @@ struct StridedThreadRows {
   const unsigned char* inputs[2];
   unsigned char* out;
   bool exist;
-  bool has_second;  // of two neighbours
+  bool has_second;  // row, of two
 };
 
 // Finds the rows of thread `linear`, as locate_row() does.
@@ -21,14 +21,20 @@ __device__ __forceinline__ StridedThreadRows locate_strided_rows(const StridedRo
                                                                  const SoftmaxParams& params, int64_t linear) {
   // Threads without rows read the first ones.
   StridedThreadRows rows = {{params.x, params.bias_or_y}, params.out, linear < params.rows.num_rows, false};
-  rows.has_second = mechanism.row_width > 1;
   if (!rows.exist) linear = 0;
   const auto step = [&](int d, int64_t index) {
     const SoftmaxRowDim& dim = params.rows.dims[d];
+    if (d == 0 && mechanism.second_row > 0) {
+      index += index & -mechanism.second_row;
+      rows.has_second = index + mechanism.second_row < mechanism.inner_rows;
+      if (index >= mechanism.inner_rows) {
+        rows.exist = false;
+        index = 0;
+      }
+    }
     rows.inputs[0] += index * dim.strides[softmax_x];
     if constexpr (kBackward) rows.inputs[1] += index * dim.strides[softmax_bias_or_y];
     rows.out += index * dim.strides[softmax_out];
-    if (d == 0 && mechanism.has_single_rows) rows.has_second = index < dim.extent - 1;
   };
   if (params.rows.is_wide)
     split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
@@ -44,8 +50,8 @@ template <StridedStore kStore>
 using Kind = std::integral_constant<StridedStore, kStore>;
 
 template <StridedStore kStore, class T, int kWords>
-__device__ __forceinline__ void store_column(const SoftmaxParams& params, bool are_words, bool has_second,
-                                             unsigned char* address,
+__device__ __forceinline__ void store_column(const SoftmaxParams& params, bool are_words, int second_bytes,
+                                             bool has_second, unsigned char* address,
                                              const ComputeType<T> (&values)[rows_of_words<T, kWords>]) {
   uint32_t words[kWords];
   narrow_words<T>(values, words);
@@ -54,7 +60,7 @@ __device__ __forceinline__ void store_column(const SoftmaxParams& params, bool a
   } else if constexpr (kStore != StridedStore::converted) {
     const uint32_t second = words[0] >> 16;
     pack::store<2>(address, words);
-    if (has_second) pack::store<2>(address + 2, &second);
+    if (has_second) pack::store<2>(address + second_bytes, &second);
   } else {
     const RowOutput<T, sizeof(T) < 8> output{params};
     output.store_column(address, 0, values[0]);
@@ -63,11 +69,11 @@ __device__ __forceinline__ void store_column(const SoftmaxParams& params, bool a
   }
 }
 
-// A thread has kWords words of a column. lanes_per_row threads share the rows: thread s takes columns s - missing, then
-// every lanes_per_row-th one. Each has mechanism.columns of them, a multiple of a step; those below 0 do not exist. It
-// holds them in registers. With kGeneral a row may be longer, and the results may be of another type than T. The thread
-// then reads kColumns at a time, from the last ones down to the first ones, which it still holds when the row's sum is
-// known. It reads the others again for their results.
+// A thread has kWords words of a column. `slices` threads share the rows, lanes_per_row in each block of a cluster:
+// thread s takes columns s - missing, then every slices-th one. Each has mechanism.columns of them, a multiple of a
+// step; those below 0 do not exist. It holds them in registers. With kGeneral a row may be longer, and the results may
+// be of another type than T. The thread then reads kColumns at a time, from the last ones down to the first ones, which
+// it still holds when the row's sum is known. It reads the others again for their results.
 template <class Strided, class T, int kWords, int kColumns, bool kGeneral>
 __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanism, const SoftmaxParams& params,
                                                      const StridedThreadRows& thread_rows) {
@@ -76,10 +82,15 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   constexpr int num_rows = Strided::num_rows, num_inputs = Strided::num_inputs;
   using Step = std::conditional_t<kGeneral || kWords == 4, int64_t, int32_t>;  // bytes between the columns of a thread
   constexpr bool has_elements = sizeof(T) == 2 && kWords == 1;                 // rows may be read by elements
-  const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row;
+  const int blocks_shift = cluster_shift<kWords>(params),
+            rank = static_cast<int>(blockIdx.x) & ((1 << blocks_shift) - 1);
+  const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row << blocks_shift;
   const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1),
-            slice = thread >> mechanism.lanes_shift;
-  const Strided strided(params);
+            block_slice = thread >> mechanism.lanes_shift, slice = rank * params.lanes_per_row + block_slice;
+  const StridedMerge<Strided> merge = {0, params.lanes_per_row, lanes * num_rows, blocks_shift, mechanism.merge_shift};
+  if constexpr (kWords * 4 < vector_bytes) merge.begin();
+  const int second_bytes = mechanism.second_row * static_cast<int>(sizeof(T));
+  const Strided strided(mechanism, params);
   typename Strided::Column columns[kColumns];
   // Loads `count` of the thread's columns, from number `first` on.
   const auto load = [&](int first, int count) {
@@ -120,7 +131,7 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
         for_columns<step_of<kWords>, to, from>(count, [&](int k) {
           load_one(k, [&](int n, int i, const unsigned char* address) {
             pack::load<2>(columns[n][i], address);
-            if (thread_rows.has_second) pack::load<2>(&seconds[n - from][i], address + 2);
+            if (thread_rows.has_second) pack::load<2>(&seconds[n - from][i], address + second_bytes);
           });
         });
 #pragma unroll
@@ -149,12 +160,12 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
         if (k >= step_of<kWords> || column + k * slices >= 0) {
           A values[num_rows];
           strided.template results_of<decltype(is_log)::value>(columns[k], results, values);
-          store_column<decltype(kind)::value, T, kWords>(params, mechanism.are_words, thread_rows.has_second,
-                                                         at + int64_t{step} * k, values);
+          store_column<decltype(kind)::value, T, kWords>(params, mechanism.are_words, second_bytes,
+                                                         thread_rows.has_second, at + int64_t{step} * k, values);
         }
       });
     };
-    if constexpr (kWords == 4) return store_all(Kind<StridedStore::words>(), std::false_type());  // no logarithms
+    if constexpr (!has_logarithms<kWords>) return store_all(Kind<StridedStore::words>(), std::false_type());
     with_constant(strided.log_softmax, [&](auto is_log) {
       if constexpr (kGeneral && sizeof(T) < 8) {
         store_all(Kind<StridedStore::converted>(), is_log);
@@ -171,11 +182,9 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   forget(strided, own);
   // Merges the partial results of the threads of a row.
   const auto share_totals = [&] {
-    const int rows = lanes * num_rows;
-    Partial* const parts = reinterpret_cast<Partial*>(&shared<unsigned char>());
 #pragma unroll
-    for (int r = 0; r < num_rows; ++r) parts[slice * strided_pitch(rows) + lane * num_rows + r] = own[r];
-    const Partial* const merged = merge_slices(strided, parts, slices, rows, mechanism.merge_shift);
+    for (int r = 0; r < num_rows; ++r) merge.parts()[block_slice * merge.pitch() + lane * num_rows + r] = own[r];
+    const Partial* const merged = merge.results(strided);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) totals[r] = merged[lane * num_rows + r];
   };
@@ -219,7 +228,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           std::conditional_t<Terms::is_backward, StridedGradient<T, 1>, StridedSoftmax<T, T, 1>>, T>(mechanism, params);
   }
   const int lane = static_cast<int>(threadIdx.x) & (params.rows_per_block - 1);
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) * params.rows_per_block + lane;
+  const int64_t linear =
+      static_cast<int64_t>(blockIdx.x >> cluster_shift<words>(params)) * params.rows_per_block + lane;
   const StridedThreadRows rows = locate_strided_rows<Terms::is_backward>(mechanism, params, linear);
   const auto compute = [&](auto strided, auto max_columns, auto is_general) {
     compute_strided_rows<typename decltype(strided)::type, T, words, decltype(max_columns)::value,
