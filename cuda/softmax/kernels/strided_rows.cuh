@@ -22,19 +22,22 @@ __device__ __forceinline__ StridedThreadRows locate_strided_rows(const StridedRo
   // Threads without rows read the first ones.
   StridedThreadRows rows = {{params.x, params.bias_or_y}, params.out, linear < params.rows.num_rows, false};
   if (!rows.exist) linear = 0;
-  const auto step = [&](int d, int64_t index) {
+  const auto step = [&](int d, auto index) {
     const SoftmaxRowDim& dim = params.rows.dims[d];
     if (d == 0 && mechanism.second_row > 0) {
-      index += index & -mechanism.second_row;
-      rows.has_second = index + mechanism.second_row < mechanism.inner_rows;
-      if (index >= mechanism.inner_rows) {
+      const auto second = static_cast<decltype(index)>(mechanism.second_row);
+      const auto inner_rows = static_cast<decltype(index)>(mechanism.inner_rows);
+      index += index & -second;
+      if (index >= inner_rows) {
         rows.exist = false;
         index = 0;
       }
+      rows.has_second = second < inner_rows - index;
     }
-    rows.inputs[0] += index * dim.strides[softmax_x];
-    if constexpr (kBackward) rows.inputs[1] += index * dim.strides[softmax_bias_or_y];
-    rows.out += index * dim.strides[softmax_out];
+    const int64_t number = static_cast<int64_t>(index);
+    rows.inputs[0] += number * dim.strides[softmax_x];
+    if constexpr (kBackward) rows.inputs[1] += number * dim.strides[softmax_bias_or_y];
+    rows.out += number * dim.strides[softmax_out];
   };
   if (params.rows.is_wide)
     split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
