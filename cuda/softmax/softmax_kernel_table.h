@@ -282,6 +282,7 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
     // Words of a column, and columns that a thread holds.
     table::strided(false, up_to_32_bits, 4, 8, 256, 4),
+    table::strided(false, up_to_32_bits, 4, 16, 256, 2),
     table::strided(false, up_to_32_bits, 1, 32, 512, 2),
     table::strided(false, bits_64, 2, 8),
     table::strided(true, up_to_32_bits, 4, 4, 256, 4),
@@ -383,17 +384,9 @@ constexpr int mask_run_bytes = 16;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
 
-// strided_rows: in a cluster an exchange of the blocks' results; then the partial results of all threads, and one per
-// row. With a pitch of `rows` there would be bank conflicts.
+// strided_rows: partial results from one thread of a row to the next. With a pitch of `rows` there would be bank
+// conflicts.
 FLOWK_HOST_DEVICE constexpr int strided_pitch(int rows) { return rows + 1; }
-FLOWK_HOST_DEVICE constexpr int strided_exchange_bytes(int partial_bytes, int rows, int cluster_blocks) {
-  return cluster_blocks == 1 ? 0 : exchange_step_bytes(partial_bytes, strided_pitch(rows), cluster_blocks);
-}
-constexpr int strided_bytes(int partial_bytes, int rows, int slices, int cluster_blocks) {
-  if (slices * cluster_blocks == 1) return 0;
-  return strided_exchange_bytes(partial_bytes, rows, cluster_blocks) +
-         partial_bytes * (slices * strided_pitch(rows) + rows);
-}
 
 // framed_rows: the number of rows, and the diagonals, are less than max_framed_number. The threads of a row share
 // segment_row_bytes of shared memory.

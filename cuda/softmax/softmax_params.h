@@ -276,9 +276,19 @@ struct StridedPlanes {
   Divider units;                    // words of a plane
   Divider lanes;                    // and of a plane of each image of the block
   int32_t second_offset_bytes = 0;  // in shared memory: of y
-  int32_t parts_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;
   friend bool operator==(const StridedPlanes&, const StridedPlanes&) = default;
+};
+
+// strided_rows: how a block merges the partial results of its rows in shared memory.
+struct StridedMerge {
+  int32_t rows = 0;
+  int32_t slices = 1;       // partial results of a row
+  int32_t lanes_shift = 0;  // log2 of the threads that merge a row
+  int32_t parts_offset_bytes = 0;
+  int32_t results_offset_bytes = 0;   // of the rows
+  int32_t exchange_offset_bytes = 0;  // between the blocks of a cluster
+  friend bool operator==(const StridedMerge&, const StridedMerge&) = default;
 };
 
 // Rows whose columns lie apart. A thread has row_width neighbouring rows, which it shares with the other threads of
@@ -288,17 +298,16 @@ struct StridedRows {
   int32_t images = 0;     // per block; 0: blocks do not hold whole planes
   // set by the plan:
   bool are_words = false;          // a thread's elements of a column are aligned words
-  int32_t second_row = 0;          // of elements of 16 bits: a thread's second row is this many rows after its first
-  int64_t inner_rows = 0;          // of the innermost dimension; the last threads of it have fewer than two rows
+  bool has_single_rows = false;    // of two neighbours, the last one of the innermost dimension has none
   bool is_general = false;         // rows that no threads hold, results of another type, 16 bits of unusual scales
   int32_t columns = 0;             // per thread
   int32_t missing = 0;             // columns that the threads of a row have before its first one
   int32_t lanes_shift = 0;         // log2(rows_per_block)
-  int32_t merge_shift = 0;         // log2 of the threads that merge a row's partial results
   int64_t column_strides[2] = {};  // bytes from column to column: of x, or dy and y
   int64_t out_column_stride = 0;
   ScoreSteps<float> steps32 = {};
   ScoreSteps<double> steps64 = {};  // of float64
+  StridedMerge merge = {};
   StridedPlanes planes = {};
   friend bool operator==(const StridedRows&, const StridedRows&) = default;
 };

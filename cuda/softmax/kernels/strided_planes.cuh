@@ -26,17 +26,16 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
                         num_images, 0, 0, blockIdx.x == gridDim.x - 1};
   segment.shift = static_cast<int>(reinterpret_cast<uintptr_t>(params.x + segment.first_byte)) & (vector_bytes - 1);
   segment.end = segment.shift + (num_images - 1) * planes.image_bytes + num_columns * planes.column_bytes;
-  const int num_halves = planes.is_folded ? 2 : 1;
-  const StridedMerge<Strided> merge = {planes.parts_offset_bytes, num_halves * params.lanes_per_row,
-                                       mechanism.images * planes.plane_rows / num_halves, blocks_shift,
-                                       mechanism.merge_shift};
-  merge.begin();
+  begin_merge<Strided>(mechanism.merge, blocks_shift);
+  // Bulk copies are faster between addresses that are as far from a line.
+  unsigned char* const images = memory + (static_cast<int>(reinterpret_cast<uintptr_t>(params.x + segment.first_byte)) &
+                                          (line_bytes - vector_bytes));
   const BulkCopies copies{{reinterpret_cast<uint64_t*>(memory + planes.barrier_offset_bytes)}};
   const CopyGroup group = copy_group(0);
   if (group.lane < group.lanes) {
     copies.begin();
-    load_segment<T>(segment, group, copies, params.x, memory);
-    if (num_inputs == 2) load_segment<T>(segment, group, copies, params.bias_or_y, memory + planes.second_offset_bytes);
+    load_segment<T>(segment, group, copies, params.x, images);
+    if (num_inputs == 2) load_segment<T>(segment, group, copies, params.bias_or_y, images + planes.second_offset_bytes);
     copies.end();
   }
   wait_on_dependent_grids();
@@ -51,7 +50,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   const bool exist = slice < slices && image < num_images;
   const int count = exist ? static_cast<int>(planes.slices.divide(num_columns + slices - 1 - slice)) : 0;
   const int step = slices * planes.column_bytes;
-  unsigned char* const base = memory + segment.shift + image * planes.image_bytes +
+  unsigned char* const base = images + segment.shift + image * planes.image_bytes +
                               unit * num_rows * static_cast<int>(sizeof(T)) + slice * planes.column_bytes;
   const Strided strided(mechanism, params);
   // Calls use(columns, their number, address of the first one) for the thread's columns, several at a time.
@@ -73,6 +72,8 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
       }
     };
     take_part(Constant<8>());
+    take_part(Constant<4>());
+    take_part(Constant<2>());
     take_part(Constant<1>());
   };
 
@@ -108,11 +109,12 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
     }
     totals[r] = own[r];
   }
-  if (merge.slices << blocks_shift > 1) {
+  if (mechanism.merge.slices << blocks_shift > 1) {
 #pragma unroll
     for (int r = 0; r < num_rows; ++r)
-      if (slice < slices) merge.parts()[parts_of[r] * merge.pitch() + rows[r]] = own[r];
-    const Partial* const merged = merge.results(strided);
+      if (slice < slices)
+        partial_results<Strided>(mechanism.merge)[parts_of[r] * strided_pitch(mechanism.merge.rows) + rows[r]] = own[r];
+    const Partial* const merged = merge_slices(strided, mechanism.merge, blocks_shift);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) totals[r] = merged[rows[r]];
   }
@@ -132,7 +134,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
       }
     });
   });
-  store_segment<T>(params, segment, memory);
+  store_segment<T>(params, segment, images);
 }
 
 }  // namespace flowk::softmax

@@ -12,7 +12,7 @@ struct StridedThreadRows {
   const unsigned char* inputs[2];
   unsigned char* out;
   bool exist;
-  bool has_second;  // row, of two
+  bool has_second;  // of two neighbours
 };
 
 // Finds the rows of thread `linear`, as locate_row() does.
@@ -21,23 +21,14 @@ __device__ __forceinline__ StridedThreadRows locate_strided_rows(const StridedRo
                                                                  const SoftmaxParams& params, int64_t linear) {
   // Threads without rows read the first ones.
   StridedThreadRows rows = {{params.x, params.bias_or_y}, params.out, linear < params.rows.num_rows, false};
+  rows.has_second = mechanism.row_width > 1;
   if (!rows.exist) linear = 0;
-  const auto step = [&](int d, auto index) {
+  const auto step = [&](int d, int64_t index) {
     const SoftmaxRowDim& dim = params.rows.dims[d];
-    if (d == 0 && mechanism.second_row > 0) {
-      const auto second = static_cast<decltype(index)>(mechanism.second_row);
-      const auto inner_rows = static_cast<decltype(index)>(mechanism.inner_rows);
-      index += index & -second;
-      if (index >= inner_rows) {
-        rows.exist = false;
-        index = 0;
-      }
-      rows.has_second = second < inner_rows - index;
-    }
-    const int64_t number = static_cast<int64_t>(index);
-    rows.inputs[0] += number * dim.strides[softmax_x];
-    if constexpr (kBackward) rows.inputs[1] += number * dim.strides[softmax_bias_or_y];
-    rows.out += number * dim.strides[softmax_out];
+    rows.inputs[0] += index * dim.strides[softmax_x];
+    if constexpr (kBackward) rows.inputs[1] += index * dim.strides[softmax_bias_or_y];
+    rows.out += index * dim.strides[softmax_out];
+    if (d == 0 && mechanism.has_single_rows) rows.has_second = index < dim.extent - 1;
   };
   if (params.rows.is_wide)
     split_index<0>(static_cast<uint64_t>(linear), params.rows.dims, params.rows.rank, step);
@@ -53,8 +44,8 @@ template <StridedStore kStore>
 using Kind = std::integral_constant<StridedStore, kStore>;
 
 template <StridedStore kStore, class T, int kWords>
-__device__ __forceinline__ void store_column(const SoftmaxParams& params, bool are_words, int second_bytes,
-                                             bool has_second, unsigned char* address,
+__device__ __forceinline__ void store_column(const SoftmaxParams& params, bool are_words, bool has_second,
+                                             unsigned char* address,
                                              const ComputeType<T> (&values)[rows_of_words<T, kWords>]) {
   uint32_t words[kWords];
   narrow_words<T>(values, words);
@@ -63,7 +54,7 @@ __device__ __forceinline__ void store_column(const SoftmaxParams& params, bool a
   } else if constexpr (kStore != StridedStore::converted) {
     const uint32_t second = words[0] >> 16;
     pack::store<2>(address, words);
-    if (has_second) pack::store<2>(address + second_bytes, &second);
+    if (has_second) pack::store<2>(address + 2, &second);
   } else {
     const RowOutput<T, sizeof(T) < 8> output{params};
     output.store_column(address, 0, values[0]);
@@ -90,9 +81,7 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row << blocks_shift;
   const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1),
             block_slice = thread >> mechanism.lanes_shift, slice = rank * params.lanes_per_row + block_slice;
-  const StridedMerge<Strided> merge = {0, params.lanes_per_row, lanes * num_rows, blocks_shift, mechanism.merge_shift};
-  if constexpr (kWords * 4 < vector_bytes) merge.begin();
-  const int second_bytes = mechanism.second_row * static_cast<int>(sizeof(T));
+  begin_merge<Strided>(mechanism.merge, blocks_shift);
   const Strided strided(mechanism, params);
   typename Strided::Column columns[kColumns];
   // Loads `count` of the thread's columns, from number `first` on.
@@ -134,7 +123,7 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
         for_columns<step_of<kWords>, to, from>(count, [&](int k) {
           load_one(k, [&](int n, int i, const unsigned char* address) {
             pack::load<2>(columns[n][i], address);
-            if (thread_rows.has_second) pack::load<2>(&seconds[n - from][i], address + second_bytes);
+            if (thread_rows.has_second) pack::load<2>(&seconds[n - from][i], address + 2);
           });
         });
 #pragma unroll
@@ -163,8 +152,8 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
         if (k >= step_of<kWords> || column + k * slices >= 0) {
           A values[num_rows];
           strided.template results_of<decltype(is_log)::value>(columns[k], results, values);
-          store_column<decltype(kind)::value, T, kWords>(params, mechanism.are_words, second_bytes,
-                                                         thread_rows.has_second, at + int64_t{step} * k, values);
+          store_column<decltype(kind)::value, T, kWords>(params, mechanism.are_words, thread_rows.has_second,
+                                                         at + int64_t{step} * k, values);
         }
       });
     };
@@ -186,8 +175,10 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   // Merges the partial results of the threads of a row.
   const auto share_totals = [&] {
 #pragma unroll
-    for (int r = 0; r < num_rows; ++r) merge.parts()[block_slice * merge.pitch() + lane * num_rows + r] = own[r];
-    const Partial* const merged = merge.results(strided);
+    for (int r = 0; r < num_rows; ++r)
+      partial_results<Strided>(
+          mechanism.merge)[block_slice * strided_pitch(mechanism.merge.rows) + lane * num_rows + r] = own[r];
+    const Partial* const merged = merge_slices(strided, mechanism.merge, blocks_shift);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) totals[r] = merged[lane * num_rows + r];
   };

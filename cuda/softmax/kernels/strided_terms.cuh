@@ -282,69 +282,67 @@ __device__ __forceinline__ void take(const Strided& strided, typename Strided::C
   strided.add(columns, count, own);
 }
 
-// Merges the partial results of a block's rows, and of the rows of a cluster, whose blocks have different columns of
-// the same rows.
+// A block's partial results: that of slice `slice` and row `row` is at index slice * strided_pitch(merge.rows) + row.
 template <class Strided>
-struct StridedMerge {
+__device__ __forceinline__ typename Strided::Partial* partial_results(const StridedMerge& merge) {
+  return reinterpret_cast<typename Strided::Partial*>(&shared<unsigned char>() + merge.parts_offset_bytes);
+}
+// What the blocks of a cluster, which have different columns of the same rows, send each other.
+template <class Strided>
+__device__ __forceinline__ ClusterExchange<typename Strided::Partial> block_results(const StridedMerge& merge) {
+  return {&shared<unsigned char>() + merge.exchange_offset_bytes};
+}
+
+// Called by all threads before the kernel's first load.
+template <class Strided>
+__device__ __forceinline__ void begin_merge(const StridedMerge& merge, int blocks_shift) {
+  if (blocks_shift == 0) return;
+  if (threadIdx.x == 0) {
+    const TransactionBarrier barrier = block_results<Strided>(merge).barrier();
+    barrier.init(1);
+    barrier.expect((merge.rows << blocks_shift) * static_cast<int>(sizeof(typename Strided::Partial)));
+  }
+  arrive_at_cluster();
+}
+
+// Merges the partial results of the slices of each row, then those of the blocks of a cluster, and returns the rows'
+// results in shared memory. 2^lanes_shift threads merge a row.
+template <class Strided>
+__device__ __forceinline__ const typename Strided::Partial* merge_slices(const Strided& strided,
+                                                                         const StridedMerge& merge, int blocks_shift) {
   using Partial = typename Strided::Partial;
-  int offset_bytes;  // in shared memory, of strided_bytes()
-  int slices, rows;  // partial results of a row in a block, and rows
-  int blocks_shift;  // log2 of the blocks of a cluster
-  int share_shift;   // 2^share_shift lanes merge a row
-
-  __device__ __forceinline__ int blocks() const { return 1 << blocks_shift; }
-  __device__ __forceinline__ int pitch() const { return strided_pitch(rows); }
-  __device__ __forceinline__ ClusterExchange<Partial> exchange() const {
-    return {&shared<unsigned char>() + offset_bytes};
-  }
-  // Partial result `slice` of row `row` is at index slice * pitch() + row.
-  __device__ __forceinline__ Partial* parts() const {
-    return reinterpret_cast<Partial*>(exchange().memory + strided_exchange_bytes(sizeof(Partial), rows, blocks()));
-  }
-
-  // Called by all threads before the kernel's first load.
-  __device__ __forceinline__ void begin() const {
-    if (blocks_shift == 0) return;
-    if (threadIdx.x == 0) {
-      exchange().barrier().init(1);
-      exchange().barrier().expect(rows * blocks() * static_cast<int>(sizeof(Partial)));
-    }
-    arrive_at_cluster();
-  }
-
-  // Returns the rows' results in shared memory. Called by all threads, which have written their parts().
-  __device__ __forceinline__ const Partial* results(const Strided& strided) const {
-    Partial* const merged = parts() + slices * pitch();
-    const Partial* from = parts();
-    int count = slices;
-    __syncthreads();
-    if (blocks_shift > 0) wait_for_cluster();
+  const int pitch = strided_pitch(merge.rows), lanes = 1 << merge.lanes_shift, blocks = 1 << blocks_shift;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1);
+  const Partial* parts = partial_results<Strided>(merge);
+  Partial* const results = reinterpret_cast<Partial*>(&shared<unsigned char>() + merge.results_offset_bytes);
+  int count = merge.slices;
+  __syncthreads();
+  if (blocks_shift > 0) wait_for_cluster();
 #pragma unroll 1
-    for (bool is_last = blocks_shift == 0;; is_last = true) {
-      const int thread = static_cast<int>(threadIdx.x), share = 1 << share_shift, lane = thread & (share - 1);
+  for (bool is_last = blocks_shift == 0;; is_last = true) {
 #pragma unroll 1
-      for (int first = 0; first < rows; first += static_cast<int>(blockDim.x) >> share_shift) {
-        const int r = first + (thread >> share_shift), row = min(r, rows - 1);  // a warp's lanes merge together
-        const Partial total =
-            strided.merge(from + lane * pitch() + row, from + count * pitch(), share * pitch(), share);
-        if (r >= rows) continue;
-        if (!is_last) {
-          const int rank = static_cast<int>(blockIdx.x) & (blocks() - 1);
+    for (int first = 0; first < merge.rows; first += static_cast<int>(blockDim.x) >> merge.lanes_shift) {
+      const int r = first + (thread >> merge.lanes_shift),
+                row = min(r, merge.rows - 1);  // a warp's lanes merge together
+      const Partial total = strided.merge(parts + lane * pitch + row, parts + count * pitch, lanes * pitch, lanes);
+      if (r >= merge.rows) continue;
+      if (is_last) {
+        if (lane == 0) results[row] = total;
+      } else {
+        const int rank = static_cast<int>(blockIdx.x) & (blocks - 1);
 #pragma unroll 1
-          for (int block = lane; block < blocks(); block += share) exchange().send(block, rank * pitch() + row, total);
-        } else if (lane == 0) {
-          merged[row] = total;
-        }
+        for (int block = lane; block < blocks; block += lanes)
+          block_results<Strided>(merge).send(block, rank * pitch + row, total);
       }
-      if (is_last) break;
-      if (threadIdx.x == 0) exchange().barrier().arrive();
-      exchange().barrier().wait();
-      from = exchange().values();
-      count = blocks();
     }
-    __syncthreads();
-    return merged;
+    if (is_last) break;
+    if (threadIdx.x == 0) block_results<Strided>(merge).barrier().arrive();
+    block_results<Strided>(merge).barrier().wait();
+    parts = block_results<Strided>(merge).values();
+    count = blocks;
   }
-};
+  __syncthreads();
+  return results;
+}
 
 }  // namespace flowk::softmax

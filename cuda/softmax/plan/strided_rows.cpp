@@ -19,10 +19,13 @@ bool is_vector(const SoftmaxCall& call, int32_t row_width) {
   return call.in_bytes <= 4 && row_width * call.in_bytes == vector_bytes;
 }
 
-SoftmaxKernelQuery query_of_width(const SoftmaxCall& call, int32_t row_width) {
-  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::strided_rows, 1);
-  query.unit_columns = is_vector(call, row_width) ? vector_bytes / word_bytes : std::max(call.in_bytes / word_bytes, 1);
-  return query;
+// The kernel for threads with this number of neighbouring rows; -1: there is none for a row of so many vectors.
+int32_t kernel_of_width(const SoftmaxCall& call, int32_t row_width) {
+  const bool has_vectors = is_vector(call, row_width);
+  const int64_t vectors = has_vectors ? std::min<int64_t>(call.request.columns, INT32_MAX) : 1;
+  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::strided_rows, static_cast<int32_t>(vectors));
+  query.unit_columns = has_vectors ? vector_bytes / word_bytes : std::max(call.in_bytes / word_bytes, 1);
+  return find_kernel(query);
 }
 
 // Calls is_so(operand, bytes of its elements) for x, out and, backward, y.
@@ -61,8 +64,7 @@ bool has_packs(const SoftmaxCall& call, int32_t row_width) {
 bool takes_vectors(const SoftmaxCall& call) {
   if (call.request.batch_invariant || call.request.log_softmax || needs_general(call)) return false;
   const int32_t width = static_cast<int32_t>(vector_bytes / call.in_bytes);
-  return call.request.columns <= softmax_kernels[find_kernel(query_of_width(call, width))].max_vectors &&
-         has_packs(call, width);
+  return kernel_of_width(call, width) >= 0 && has_packs(call, width);
 }
 
 int64_t num_images(const SoftmaxCall& call) { return call.rows.rank < 2 ? 1 : call.rows.dims[1].extent; }
@@ -82,10 +84,31 @@ bool has_planes(const SoftmaxCall& call) {
   });
 }
 
+// Can a cluster of this number of blocks share rows?
+bool has_clusters(const SoftmaxCall& call, int32_t blocks) {
+  return blocks >= 1 && blocks <= device_cluster_blocks(call.device) &&
+         std::has_single_bit(static_cast<uint32_t>(blocks));
+}
+
+// The threads of a block that merge its rows, and their shared memory, from *end on.
+StridedMerge merge_of(int32_t partial_bytes, int32_t rows, int32_t slices, const SoftmaxConfig& config, int32_t* end) {
+  StridedMerge merge = {.rows = rows, .slices = slices};
+  if (slices * config.cluster_blocks == 1) return merge;
+  merge.lanes_shift =
+      std::bit_width(static_cast<uint32_t>(std::clamp(config.block_threads / rows, 1, int32_t{warp_lanes}))) - 1;
+  merge.parts_offset_bytes = *end;
+  merge.results_offset_bytes = *end + partial_bytes * slices * strided_pitch(rows);
+  *end = static_cast<int32_t>(round_up(merge.results_offset_bytes + partial_bytes * rows, vector_bytes));
+  merge.exchange_offset_bytes = *end;
+  if (config.cluster_blocks > 1) *end += exchange_step_bytes(partial_bytes, strided_pitch(rows), config.cluster_blocks);
+  return merge;
+}
+
 // A block's planes, and its shared memory: the inputs, the partial results of all threads of a row, and a barrier.
 // Elements of 16 bits of planes with an odd number of rows are aligned words if a plane is two columns.
-StridedPlanes planes_of(const SoftmaxCall& call, int32_t images, int32_t slices, int32_t cluster_blocks) {
-  StridedPlanes planes;
+void fill_layout(const SoftmaxCall& call, const SoftmaxConfig& config, StridedRows* mechanism) {
+  StridedPlanes& planes = mechanism->planes;
+  const int32_t images = mechanism->images, slices = config.lanes_per_row;
   planes.num_images = static_cast<int32_t>(num_images(call));
   const int32_t extent = static_cast<int32_t>(call.rows.dims[0].extent), word_rows = word_bytes / call.in_bytes;
   planes.is_folded = word_rows == 2 && extent % 2 != 0;
@@ -94,32 +117,25 @@ StridedPlanes planes_of(const SoftmaxCall& call, int32_t images, int32_t slices,
   planes.image_bytes = static_cast<int32_t>(image_bytes(call));
   planes.column_bytes = planes.plane_rows * call.in_bytes;
   planes.image_columns = static_cast<int32_t>(call.request.columns) / halves;
-  planes.block_columns = static_cast<int32_t>(ceil_div(planes.image_columns, cluster_blocks));
+  planes.block_columns = static_cast<int32_t>(ceil_div(planes.image_columns, config.cluster_blocks));
   planes.slices = Divider(static_cast<uint32_t>(slices));
   planes.units = Divider(static_cast<uint32_t>(planes.plane_rows / word_rows));
   planes.lanes = Divider(planes.units.divisor * static_cast<uint32_t>(images));
   const int64_t block_bytes =
       int64_t{images - 1} * planes.image_bytes + int64_t{planes.block_columns} * planes.column_bytes;
-  planes.second_offset_bytes = static_cast<int32_t>(round_up(block_bytes + vector_bytes, vector_bytes));
-  planes.parts_offset_bytes = call.num_inputs * planes.second_offset_bytes;
+  planes.second_offset_bytes = static_cast<int32_t>(round_up(block_bytes + line_bytes, line_bytes));
+  int32_t end = call.num_inputs * planes.second_offset_bytes;
   const int32_t partial = call.request.backward ? word_bytes : partial_result_bytes(call.in_bytes);
-  const int32_t parts = strided_bytes(partial, images * extent, halves * slices, cluster_blocks);
-  planes.barrier_offset_bytes = planes.parts_offset_bytes + static_cast<int32_t>(round_up(parts, vector_bytes));
-  return planes;
-}
-
-// Can a cluster of this number of blocks share rows?
-bool has_clusters(const SoftmaxCall& call, int32_t blocks) {
-  return blocks >= 1 && blocks <= device_cluster_blocks(call.device) &&
-         std::has_single_bit(static_cast<uint32_t>(blocks));
+  mechanism->merge = merge_of(partial, images * extent, halves * slices, config, &end);
+  planes.barrier_offset_bytes = end;
 }
 
 // Do `blocks` such blocks fit a multiprocessor?
 bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t blocks = 1) {
-  const int32_t images = config.as<StridedRows>().images, slices = config.lanes_per_row;
-  const int32_t cluster_blocks = config.cluster_blocks;
-  if (!has_planes(call) || config.as<StridedRows>().row_width != word_bytes / call.in_bytes || images < 1 ||
-      slices < 1 || !has_clusters(call, cluster_blocks) || (images > 1 && cluster_blocks > 1))
+  StridedRows mechanism = config.as<StridedRows>();
+  const int32_t images = mechanism.images, slices = config.lanes_per_row, cluster_blocks = config.cluster_blocks;
+  if (!has_planes(call) || mechanism.row_width != word_bytes / call.in_bytes || images < 1 || slices < 1 ||
+      !has_clusters(call, cluster_blocks) || (images > 1 && cluster_blocks > 1))
     return false;
   constexpr int32_t system_bytes = 1024;  // per block
   const int64_t max_bytes = std::min(call.device.shared_bytes_per_block,
@@ -127,89 +143,94 @@ bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t b
                             staged_barrier_bytes;
   if (call.num_inputs * images * image_bytes(call) > max_bytes * cluster_blocks || num_images(call) > INT32_MAX)
     return false;
-  const StridedPlanes planes = planes_of(call, images, slices, cluster_blocks);
+  fill_layout(call, config, &mechanism);
+  const StridedPlanes& planes = mechanism.planes;
   return config.block_threads % warp_lanes == 0 && config.block_threads <= max_row_threads &&
          slices * int64_t{planes.lanes.divisor} <= config.block_threads && planes.barrier_offset_bytes <= max_bytes &&
          planes.image_columns > int64_t{planes.block_columns} * (cluster_blocks - 1);
 }
 
-// Whole images of a block, or a part of an image for each block of a cluster.
+// Whole images of a block, or a part of an image for each block of a cluster. The most blocks that fit a multiprocessor
+// share its threads.
 SoftmaxConfig planes_config(const SoftmaxCall& call, int32_t cluster_blocks) {
-  constexpr int64_t good_block_bytes = 32 << 10, other_bytes = 8 << 10, multiprocessor_threads = 1024;
+  constexpr int64_t good_block_bytes = 32 << 10, multiprocessor_threads = 1024, min_threads = 128;
+  const int64_t extent = call.rows.dims[0].extent, word_rows = word_bytes / call.in_bytes;
+  const int64_t units = extent % word_rows == 0 ? extent / word_rows : extent;
+  const int64_t images = std::clamp<int64_t>(
+      std::min(good_block_bytes / (call.num_inputs * image_bytes(call)), max_row_threads / units), 1, num_images(call));
+  const int64_t max_slices = std::max<int64_t>(call.request.columns / (2 * cluster_blocks), 1);
   SoftmaxConfig config;
-  const StridedPlanes planes = planes_of(call, 1, 1, cluster_blocks);
-  const int64_t units = planes.units.divisor, bytes = int64_t{call.num_inputs} * planes.second_offset_bytes;
-  const int64_t images =
-      cluster_blocks > 1
-          ? 1
-          : std::clamp<int64_t>(std::min(good_block_bytes / bytes, max_row_threads / units), 1, num_images(call));
-  const int64_t blocks =
-      std::max<int64_t>(call.device.shared_bytes_per_multiprocessor / (images * bytes + other_bytes), 1);
-  const int64_t threads = std::clamp<int64_t>(multiprocessor_threads / blocks, 128, max_row_threads);
-  config.mechanism = StridedRows{.row_width = word_bytes / call.in_bytes, .images = static_cast<int32_t>(images)};
-  const int64_t max_lanes = std::max<int64_t>(call.request.columns / (2 * cluster_blocks), 1);
-  config.lanes_per_row = static_cast<int32_t>(std::clamp<int64_t>(threads / (images * units), 1, max_lanes));
-  config.block_threads = static_cast<int32_t>(round_up(config.lanes_per_row * images * units, int64_t{warp_lanes}));
+  config.mechanism = StridedRows{.row_width = static_cast<int32_t>(word_rows), .images = static_cast<int32_t>(images)};
   config.cluster_blocks = cluster_blocks;
-  return config;
-}
-
-// An image is cut for a cluster if less than good_blocks would fit a multiprocessor: while some blocks compute, others
-// are loaded and stored.
-SoftmaxConfig choose_planes(const SoftmaxCall& call) {
-  constexpr int32_t good_blocks = 4;
-  SoftmaxConfig config = planes_config(call, 1);
-  for (int32_t blocks = 2; blocks <= device_cluster_blocks(call.device) && !fits_planes(call, config, good_blocks);
-       blocks *= 2) {
-    const SoftmaxConfig smaller = planes_config(call, blocks);
-    if (fits_planes(call, smaller)) config = smaller;
+  for (int32_t blocks = multiprocessor_threads / min_threads; blocks > 0; --blocks) {
+    const int64_t threads = std::min<int64_t>(multiprocessor_threads / blocks, max_row_threads);
+    const int64_t slices = std::clamp<int64_t>(threads / warp_lanes * warp_lanes / (images * units), 1, max_slices);
+    config.lanes_per_row = static_cast<int32_t>(slices);
+    config.block_threads = static_cast<int32_t>(round_up(slices * images * units, int64_t{warp_lanes}));
+    if (fits_planes(call, config, blocks)) break;
   }
   return config;
 }
 
-// Planes are the fastest if they are short and do not start at sectors of 32 bytes. Two blocks must fit a
-// multiprocessor, of the shortest planes one.
-bool choose_short_planes(const SoftmaxCall& call, SoftmaxConfig* config) {
-  constexpr int64_t max_column_bytes = 512, max_short_column_bytes = 256;
-  if (!has_planes(call)) return false;
-  const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
-  if (column_bytes > max_column_bytes || column_bytes % sector_bytes == 0) return false;
-  *config = choose_planes(call);
-  return fits_planes(call, *config, column_bytes <= max_short_column_bytes ? 1 : 2);
+// The smallest cluster of which good_blocks fit a multiprocessor: while some compute, others are loaded and stored.
+SoftmaxConfig choose_planes(const SoftmaxCall& call) {
+  constexpr int32_t good_blocks = 4;
+  SoftmaxConfig config = planes_config(call, 1);
+  for (int32_t blocks = 2; blocks <= device_cluster_blocks(call.device) && !fits_planes(call, config, good_blocks);
+       blocks *= 2)
+    config = planes_config(call, blocks);
+  return config;
 }
 
-void fill_planes(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
-  const int32_t slices = plan->config.lanes_per_row, cluster_blocks = plan->config.cluster_blocks;
-  StridedPlanes& planes = mechanism.planes = planes_of(call, mechanism.images, slices, cluster_blocks);
-  const int32_t parts = planes.is_folded ? 2 * slices : slices;
-  mechanism.merge_shift = std::bit_width(static_cast<uint32_t>(std::clamp(parts / 2, 1, int32_t{warp_lanes}))) - 1;
-  plan->launch.num_blocks = ceil_div(num_images(call), int64_t{mechanism.images}) * cluster_blocks;
-  plan->launch.shared_bytes = planes.barrier_offset_bytes + staged_barrier_bytes;
+// Planes are the fastest if they are short, do not start at sectors of 32 bytes, and have more columns than a thread
+// holds. Two blocks must fit a multiprocessor, of the shortest planes one.
+bool choose_short_planes(const SoftmaxCall& call, int32_t thread_columns, SoftmaxConfig* config) {
+  constexpr int64_t max_column_bytes = 256, max_odd_column_bytes = 512, min_word_bytes = 64;
+  if (!has_planes(call)) return false;
+  const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
+  const bool has_words = column_bytes % word_bytes == 0;
+  if (column_bytes > (has_words ? max_column_bytes : max_odd_column_bytes) || column_bytes % sector_bytes == 0)
+    return false;
+  if (has_words && column_bytes >= min_word_bytes && call.request.columns <= thread_columns) return false;
+  *config = choose_planes(call);
+  return fits_planes(call, *config, column_bytes <= max_column_bytes ? 1 : 2);
 }
 
 }  // namespace
 
-// Rows outside planes and vectors have the fewest threads that hold them, in a cluster if a block's rows would have
-// less than cluster_row_bytes of memory, or those that leave the block's rows min_row_bytes.
+// Rows outside planes and vectors have the fewest threads that hold them, or those that leave the block's rows
+// min_row_bytes of memory. Threads that would leave them less than good_row_bytes are shared by a cluster.
 SoftmaxConfig choose_strided_rows(const SoftmaxCall& call) {
-  constexpr int32_t min_row_bytes = 32, cluster_row_bytes = 128, good_threads = 256;
+  constexpr int32_t min_row_bytes = 32, good_threads = 256;
   SoftmaxConfig config;
-  if (choose_short_planes(call, &config)) return config;
-  config = {};
   StridedRows mechanism = {.row_width = call.in_bytes == 2 && has_neighbours(call) ? 2 : 1};
+  const SoftmaxKernelRow& words = softmax_kernels[kernel_of(call, config, mechanism)];
+  if (choose_short_planes(call, words.max_vectors, &config)) return config;
+  config = {};
   if (takes_vectors(call)) mechanism.row_width = static_cast<int32_t>(vector_bytes / call.in_bytes);
   const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, config, mechanism)];
   const int32_t lane_bytes = std::max(mechanism.row_width * call.in_bytes, word_bytes);
   const int32_t most = kernel.max_threads * lane_bytes / min_row_bytes;
-  const int32_t max_blocks = mechanism.row_width * call.in_bytes > word_bytes ? 1 : device_cluster_blocks(call.device);
+  const bool is_alone = lane_bytes > word_bytes || call.request.batch_invariant;
+  const int32_t max_blocks = is_alone ? 1 : device_cluster_blocks(call.device);
   const bool is_general = needs_general(call) || call.request.columns > int64_t{most} * max_blocks * kernel.max_vectors;
   const int32_t thread_columns = is_general ? strided_general_columns : kernel.max_vectors;
   const int32_t slices = power_of_2_from(ceil_div(call.request.columns, int64_t{thread_columns}));
   const bool has_sectors = call.request.column_strides[softmax_out] % sector_bytes == 0;
-  const int32_t good_row_bytes = has_sectors ? 128 : 256;
-  if (!is_general)
-    config.cluster_blocks = std::clamp(slices * cluster_row_bytes / (lane_bytes * kernel.max_threads), 1, max_blocks);
-  config.lanes_per_row = std::min(slices / config.cluster_blocks, most);
+  int32_t good_row_bytes = has_sectors ? 128 : 256;
+  config.lanes_per_row = std::min(slices, most);
+  // Rows at sectors need less memory in a cluster's blocks, and a plane has no more.
+  int32_t cluster_row_bytes = !has_sectors ? 256 : call.request.backward ? 128 : 64;
+  if (has_neighbours(call))
+    cluster_row_bytes =
+        static_cast<int32_t>(std::min<int64_t>(cluster_row_bytes, call.rows.dims[0].extent * call.in_bytes));
+  const int32_t cluster_lanes = std::min(power_of_2_from(good_threads * lane_bytes / cluster_row_bytes), most);
+  const int32_t max_alone = has_sectors ? kernel.max_threads / good_threads * cluster_lanes : cluster_lanes;
+  if (!is_general && max_blocks > 1 && slices > max_alone) {
+    config.cluster_blocks = std::clamp(slices / cluster_lanes, 1, max_blocks);
+    config.lanes_per_row = slices / config.cluster_blocks;
+    good_row_bytes = min_row_bytes;
+  }
   config.block_threads =
       std::clamp(config.lanes_per_row * good_row_bytes / lane_bytes, good_threads, kernel.max_threads);
   config.mechanism = mechanism;
@@ -230,18 +251,32 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRow
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const StridedRows& mechanism) {
-  return find_kernel(query_of_width(call, mechanism.row_width));
+  return kernel_of_width(call, mechanism.row_width);
 }
 
 void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.steps32 = score_steps<float>(plan->params.scale, false);  // the kernels negate x
   mechanism.steps64 = score_steps<double>(plan->params.scale, false);
-  if (mechanism.images > 0) return fill_planes(call, mechanism, plan);
-  constexpr int64_t min_apart_rows = 16;
+  if (mechanism.images > 0) {
+    fill_layout(call, plan->config, &mechanism);
+    plan->launch.num_blocks = ceil_div(num_images(call), int64_t{mechanism.images}) * plan->config.cluster_blocks;
+    plan->launch.shared_bytes = mechanism.planes.barrier_offset_bytes + staged_barrier_bytes;
+    return;
+  }
   SoftmaxRows& rows = plan->params.rows;
   const int32_t block_slices = plan->config.lanes_per_row, cluster_blocks = plan->config.cluster_blocks;
   const int32_t slices = block_slices * cluster_blocks, width = mechanism.row_width;
   const int32_t lanes = plan->params.rows_per_block;
+  mechanism.are_words = width * call.in_bytes % word_bytes == 0 && has_packs(call, width);
+  if (width > 1) {
+    SoftmaxRowDim& inner = rows.dims[0];
+    mechanism.has_single_rows = inner.extent % width != 0;
+    rows.num_rows /= inner.extent;
+    inner.extent = ceil_div(inner.extent, int64_t{width});
+    rows.num_rows *= inner.extent;
+    for (int64_t& stride : inner.strides) stride *= width;
+    set_dividers(&rows);
+  }
   const int64_t* const strides = call.request.column_strides;
   mechanism.column_strides[0] = strides[softmax_x];
   mechanism.column_strides[1] = strides[softmax_bias_or_y];
@@ -256,30 +291,14 @@ void fill(const SoftmaxCall& call, StridedRows& mechanism, SoftmaxPlan* plan) {
   });
   mechanism.is_general =
       needs_general(call) || (!is_vector(call, width) && !has_narrow_steps) || mechanism.columns > kernel.max_vectors;
-  mechanism.are_words = !mechanism.is_general && width * call.in_bytes % word_bytes == 0 && has_packs(call, width);
-  if (width > 1) {
-    // Threads that do not have words take two rows so far apart that a warp's loads and stores have neighbouring rows.
-    SoftmaxRowDim& inner = rows.dims[0];
-    const bool is_apart = !mechanism.is_general && inner.extent >= min_apart_rows * lanes;
-    mechanism.second_row = mechanism.are_words ? 0 : is_apart ? lanes : 1;
-    mechanism.inner_rows = inner.extent;
-    rows.num_rows /= inner.extent;
-    inner.extent = mechanism.are_words ? inner.extent / width
-                                       : round_up(ceil_div(inner.extent, int64_t{2}), int64_t{mechanism.second_row});
-    rows.num_rows *= inner.extent;
-    if (mechanism.are_words)
-      for (int64_t& stride : inner.strides) stride *= width;
-    set_dividers(&rows);
-  }
   // A thread of 16 bits computes two rows. If it has one, the results of the other are not stored.
   const int32_t thread_rows = std::max(width, call.in_bytes == 2 ? 2 : 1);
   mechanism.lanes_shift = std::countr_zero(static_cast<uint32_t>(lanes));
-  mechanism.merge_shift =
-      std::countr_zero(static_cast<uint32_t>(std::clamp(block_slices / thread_rows, 1, int32_t{warp_lanes})));
   const bool is_16_bit = call.in_bytes == 2 && !mechanism.is_general;
   const int32_t partial = call.request.backward ? std::max(call.in_bytes, 4) : partial_result_bytes(is_16_bit ? 2 : 8);
   plan->launch.num_blocks = ceil_div(rows.num_rows, int64_t{lanes}) * cluster_blocks;
-  plan->launch.shared_bytes = strided_bytes(partial, lanes * thread_rows, block_slices, cluster_blocks);
+  plan->launch.shared_bytes = 0;
+  mechanism.merge = merge_of(partial, lanes * thread_rows, block_slices, plan->config, &plan->launch.shared_bytes);
 }
 
 }  // namespace flowk::softmax
