@@ -72,7 +72,6 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
       }
     };
     take_part(Constant<8>());
-    take_part(Constant<4>());
     take_part(Constant<2>());
     take_part(Constant<1>());
   };
