@@ -27,10 +27,10 @@ __device__ __forceinline__ void for_columns(int count, Use use) {
 // Vectors are whole rows of a thread, and have no logarithms.
 template <int kWords>
 constexpr bool has_logarithms = kWords * 4 < vector_bytes;
-// log2 of the blocks of a cluster, which share rows.
+// log2 of the blocks of a cluster, which share rows. Only threads with single words have clusters.
 template <int kWords>
 __device__ __forceinline__ int cluster_shift(const SoftmaxParams& params) {
-  return has_sm_90() && kWords * 4 < vector_bytes ? params.row_blocks_shift : 0;
+  return has_sm_90() && kWords == 1 ? params.row_blocks_shift : 0;
 }
 
 template <class Use>

@@ -246,8 +246,8 @@ bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StridedRow
   const int32_t kernel = kernel_of(call, config, mechanism);
   return kernel >= 0 && lanes >= 1 && threads >= lanes && threads % warp_lanes == 0 &&
          threads <= softmax_kernels[kernel].max_threads && has_clusters(call, config.cluster_blocks) &&
-         (config.cluster_blocks == 1 || !is_vector(call, width)) && std::has_single_bit(static_cast<uint32_t>(lanes)) &&
-         std::has_single_bit(static_cast<uint32_t>(threads));
+         (config.cluster_blocks == 1 || softmax_kernels[kernel].unit_columns == 1) &&
+         std::has_single_bit(static_cast<uint32_t>(lanes)) && std::has_single_bit(static_cast<uint32_t>(threads));
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const StridedRows& mechanism) {
