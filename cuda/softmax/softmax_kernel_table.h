@@ -287,7 +287,7 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::strided(false, bits_64, 2, 8),
     table::strided(true, up_to_32_bits, 4, 4, 256, 4),
     table::strided(true, up_to_32_bits, 1, 16, 512, 2),
-    table::strided(true, bits_64, 2, 8),
+    table::strided(true, bits_64, 2, 8, 256, 4),
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.
