@@ -150,35 +150,35 @@ bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t b
          planes.image_columns > int64_t{planes.block_columns} * (cluster_blocks - 1);
 }
 
-// Whole images of a block, or a part of an image for each block of a cluster. The most blocks that fit a multiprocessor
-// share its threads.
-SoftmaxConfig planes_config(const SoftmaxCall& call, int32_t cluster_blocks) {
-  constexpr int64_t good_block_bytes = 32 << 10, multiprocessor_threads = 1024, min_threads = 128;
+// Whole images of a block, or in a cluster a part of one. The most blocks that fit a multiprocessor share its threads.
+// Returns their number.
+int32_t divide_images(const SoftmaxCall& call, SoftmaxConfig* config) {
+  constexpr int64_t good_bytes = 32 << 10, multiprocessor_threads = 1024, min_threads = 128;
   const int64_t extent = call.rows.dims[0].extent, word_rows = word_bytes / call.in_bytes;
   const int64_t units = extent % word_rows == 0 ? extent / word_rows : extent;
-  const int64_t images = std::clamp<int64_t>(
-      std::min(good_block_bytes / (call.num_inputs * image_bytes(call)), max_row_threads / units), 1, num_images(call));
-  const int64_t max_slices = std::max<int64_t>(call.request.columns / (2 * cluster_blocks), 1);
-  SoftmaxConfig config;
-  config.mechanism = StridedRows{.row_width = static_cast<int32_t>(word_rows), .images = static_cast<int32_t>(images)};
-  config.cluster_blocks = cluster_blocks;
-  for (int32_t blocks = multiprocessor_threads / min_threads; blocks > 0; --blocks) {
-    const int64_t threads = std::min<int64_t>(multiprocessor_threads / blocks, max_row_threads);
-    const int64_t slices = std::clamp<int64_t>(threads / warp_lanes * warp_lanes / (images * units), 1, max_slices);
-    config.lanes_per_row = static_cast<int32_t>(slices);
-    config.block_threads = static_cast<int32_t>(round_up(slices * images * units, int64_t{warp_lanes}));
-    if (fits_planes(call, config, blocks)) break;
+  const int64_t bytes = call.num_inputs * image_bytes(call);
+  const int64_t images =
+      std::clamp<int64_t>(std::min(good_bytes / bytes, max_row_threads / units), 1, num_images(call));
+  const int64_t max_slices = std::max<int64_t>(call.request.columns / (2 * config->cluster_blocks), 1);
+  const int64_t max_blocks = config->cluster_blocks * call.device.shared_bytes_per_multiprocessor / (images * bytes);
+  auto blocks = static_cast<int32_t>(std::clamp<int64_t>(max_blocks, 1, multiprocessor_threads / min_threads));
+  config->mechanism = StridedRows{.row_width = static_cast<int32_t>(word_rows), .images = static_cast<int32_t>(images)};
+  for (;; --blocks) {
+    const int64_t threads =
+        std::min<int64_t>(multiprocessor_threads / blocks, max_row_threads) / warp_lanes * warp_lanes;
+    const int64_t slices = std::clamp<int64_t>(threads / (images * units), 1, max_slices);
+    config->lanes_per_row = static_cast<int32_t>(slices);
+    config->block_threads = static_cast<int32_t>(round_up(slices * images * units, int64_t{warp_lanes}));
+    if (blocks == 1 || fits_planes(call, *config, blocks)) return blocks;
   }
-  return config;
 }
 
 // The smallest cluster of which good_blocks fit a multiprocessor: while some compute, others are loaded and stored.
 SoftmaxConfig choose_planes(const SoftmaxCall& call) {
   constexpr int32_t good_blocks = 4;
-  SoftmaxConfig config = planes_config(call, 1);
-  for (int32_t blocks = 2; blocks <= device_cluster_blocks(call.device) && !fits_planes(call, config, good_blocks);
-       blocks *= 2)
-    config = planes_config(call, blocks);
+  SoftmaxConfig config;
+  while (divide_images(call, &config) < good_blocks && config.cluster_blocks < device_cluster_blocks(call.device))
+    config.cluster_blocks *= 2;
   return config;
 }
 
