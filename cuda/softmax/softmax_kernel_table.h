@@ -282,7 +282,7 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
     // Words of a column, and columns that a thread holds.
     table::strided(false, up_to_32_bits, 4, 8, 256, 4),
-    table::strided(false, up_to_32_bits, 4, 16, 256, 2),
+    table::strided(false, up_to_32_bits, 4, 12, 256, 2),
     table::strided(false, up_to_32_bits, 1, 32, 512, 2),
     table::strided(false, bits_64, 2, 8),
     table::strided(true, up_to_32_bits, 4, 4, 256, 4),

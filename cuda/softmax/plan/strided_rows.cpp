@@ -12,7 +12,7 @@
 namespace flowk::softmax {
 namespace {
 
-constexpr int32_t word_bytes = 4, sector_bytes = 32;
+constexpr int32_t word_bytes = 4, sector_bytes = 32, large_cluster = 8;
 
 // Is a column of a thread a vector? One is not a row of float64.
 bool is_vector(const SoftmaxCall& call, int32_t row_width) {
@@ -153,86 +153,109 @@ bool fits_planes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t b
 // Whole images of a block, or in a cluster a part of one. The most blocks that fit a multiprocessor share its threads.
 // Returns their number.
 int32_t divide_images(const SoftmaxCall& call, SoftmaxConfig* config) {
-  constexpr int64_t good_bytes = 32 << 10, multiprocessor_threads = 1024, min_threads = 128;
+  constexpr int64_t good_bytes = 32 << 10, multiprocessor_threads = 1024, good_threads = 128;
   const int64_t extent = call.rows.dims[0].extent, word_rows = word_bytes / call.in_bytes;
   const int64_t units = extent % word_rows == 0 ? extent / word_rows : extent;
   const int64_t bytes = call.num_inputs * image_bytes(call);
-  const int64_t images =
-      std::clamp<int64_t>(std::min(good_bytes / bytes, max_row_threads / units), 1, num_images(call));
+  const int64_t images = std::clamp<int64_t>(std::min(good_bytes / bytes, good_threads / units), 1, num_images(call));
   const int64_t max_slices = std::max<int64_t>(call.request.columns / (2 * config->cluster_blocks), 1);
   const int64_t max_blocks = config->cluster_blocks * call.device.shared_bytes_per_multiprocessor / (images * bytes);
-  auto blocks = static_cast<int32_t>(std::clamp<int64_t>(max_blocks, 1, multiprocessor_threads / min_threads));
+  auto blocks = static_cast<int32_t>(std::clamp<int64_t>(max_blocks, 1, multiprocessor_threads / good_threads));
   config->mechanism = StridedRows{.row_width = static_cast<int32_t>(word_rows), .images = static_cast<int32_t>(images)};
   for (;; --blocks) {
     const int64_t threads =
         std::min<int64_t>(multiprocessor_threads / blocks, max_row_threads) / warp_lanes * warp_lanes;
     const int64_t slices = std::clamp<int64_t>(threads / (images * units), 1, max_slices);
-    config->lanes_per_row = static_cast<int32_t>(slices);
-    config->block_threads = static_cast<int32_t>(round_up(slices * images * units, int64_t{warp_lanes}));
-    if (blocks == 1 || fits_planes(call, *config, blocks)) return blocks;
+    for (int64_t fewer = slices; 2 * fewer >= slices; --fewer) {
+      config->lanes_per_row = static_cast<int32_t>(fewer);
+      config->block_threads = static_cast<int32_t>(round_up(fewer * images * units, int64_t{warp_lanes}));
+      if (blocks == 1 || fits_planes(call, *config, blocks)) return blocks;
+    }
   }
 }
 
-// The smallest cluster of which good_blocks fit a multiprocessor: while some compute, others are loaded and stored.
+// The smallest cluster of which enough blocks fit a multiprocessor: while some compute, others are loaded and stored.
+// Forward calls wait too long for more than large_cluster blocks.
 SoftmaxConfig choose_planes(const SoftmaxCall& call) {
-  constexpr int32_t good_blocks = 4;
+  constexpr int32_t good_blocks = 4, blocks_of_large_clusters = 2;
   SoftmaxConfig config;
-  while (divide_images(call, &config) < good_blocks && config.cluster_blocks < device_cluster_blocks(call.device))
-    config.cluster_blocks *= 2;
-  return config;
+  for (;; config.cluster_blocks *= 2) {
+    const int32_t blocks = divide_images(call, &config);
+    const bool is_large = config.cluster_blocks >= large_cluster && !call.request.backward;
+    if (blocks >= (is_large ? blocks_of_large_clusters : good_blocks) && fits_planes(call, config, blocks))
+      return config;
+    if (config.cluster_blocks >= device_cluster_blocks(call.device)) return config;
+  }
 }
 
-// Planes are the fastest if they are short, do not start at sectors of 32 bytes, and have more columns than a thread
-// holds. Two blocks must fit a multiprocessor, of the shortest planes one.
-bool choose_short_planes(const SoftmaxCall& call, int32_t thread_columns, SoftmaxConfig* config) {
-  constexpr int64_t max_column_bytes = 256, max_odd_column_bytes = 512, min_word_bytes = 64;
-  if (!has_planes(call)) return false;
+// Are the rows of a plane, which are words, less than a sector?
+bool has_tiny_planes(const SoftmaxCall& call) {
+  constexpr int64_t tiny_bytes = 16;
+  const int64_t bytes = has_neighbours(call) ? call.rows.dims[0].extent * call.in_bytes : sector_bytes;
+  return !call.request.batch_invariant && bytes <= tiny_bytes && bytes % word_bytes == 0;
+}
+
+// Planes are the fastest if they are short and do not start at sectors of 32 bytes, unless a thread has few columns.
+// Two blocks must fit a multiprocessor, of the shortest planes one.
+bool choose_short_planes(const SoftmaxCall& call, SoftmaxConfig* config) {
+  constexpr int64_t max_column_bytes = 1024, max_cluster_bytes = 512, max_short_column_bytes = 256, min_inputs = 32;
+  if (!has_planes(call) || has_tiny_planes(call)) return false;
   const int64_t column_bytes = call.rows.dims[0].extent * call.in_bytes;
-  const bool has_words = column_bytes % word_bytes == 0;
-  if (column_bytes > (has_words ? max_column_bytes : max_odd_column_bytes) || column_bytes % sector_bytes == 0)
-    return false;
-  if (has_words && column_bytes >= min_word_bytes && call.request.columns <= thread_columns) return false;
+  if (column_bytes > max_column_bytes || column_bytes % sector_bytes == 0) return false;
+  if (column_bytes > sector_bytes && call.request.columns * call.num_inputs < min_inputs) return false;
   *config = choose_planes(call);
-  return fits_planes(call, *config, column_bytes <= max_column_bytes ? 1 : 2);
+  const bool is_short = column_bytes <= max_short_column_bytes, has_words = column_bytes % word_bytes == 0;
+  const bool is_costly = call.in_bytes == 4 && !call.request.backward;  // to merge
+  if (config->cluster_blocks > 1 && (column_bytes > max_cluster_bytes ||
+                                     (!is_short && has_words && (is_costly || config->cluster_blocks > large_cluster))))
+    return false;
+  return fits_planes(call, *config, is_short ? 1 : 2);
 }
 
 }  // namespace
 
 // Rows outside planes and vectors have the fewest threads that hold them, or those that leave the block's rows
-// min_row_bytes of memory. Threads that would leave them less than good_row_bytes are shared by a cluster.
+// min_row_bytes of memory. If their rows would have less than cluster_row_bytes, a cluster shares them.
 SoftmaxConfig choose_strided_rows(const SoftmaxCall& call) {
-  constexpr int32_t min_row_bytes = 32, good_threads = 256;
+  constexpr int32_t min_row_bytes = 32, good_threads = 256, few_threads = 128, few_slices = 8;
   SoftmaxConfig config;
-  StridedRows mechanism = {.row_width = call.in_bytes == 2 && has_neighbours(call) ? 2 : 1};
-  const SoftmaxKernelRow& words = softmax_kernels[kernel_of(call, config, mechanism)];
-  if (choose_short_planes(call, words.max_vectors, &config)) return config;
+  if (choose_short_planes(call, &config)) return config;
   config = {};
-  if (takes_vectors(call)) mechanism.row_width = static_cast<int32_t>(vector_bytes / call.in_bytes);
+  const bool is_tiny = has_tiny_planes(call);
+  StridedRows mechanism = {.row_width = call.in_bytes == 2 && has_neighbours(call) ? 2 : 1};
+  if (!is_tiny && takes_vectors(call)) mechanism.row_width = static_cast<int32_t>(vector_bytes / call.in_bytes);
   const SoftmaxKernelRow& kernel = softmax_kernels[kernel_of(call, config, mechanism)];
   const int32_t lane_bytes = std::max(mechanism.row_width * call.in_bytes, word_bytes);
   const int32_t most = kernel.max_threads * lane_bytes / min_row_bytes;
   const bool is_alone = lane_bytes > word_bytes || call.request.batch_invariant;
   const int32_t max_blocks = is_alone ? 1 : device_cluster_blocks(call.device);
   const bool is_general = needs_general(call) || call.request.columns > int64_t{most} * max_blocks * kernel.max_vectors;
-  const int32_t thread_columns = is_general ? strided_general_columns : kernel.max_vectors;
+  const int32_t thread_columns = is_general || is_tiny ? strided_general_columns : kernel.max_vectors;
   const int32_t slices = power_of_2_from(ceil_div(call.request.columns, int64_t{thread_columns}));
-  const bool has_sectors = call.request.column_strides[softmax_out] % sector_bytes == 0;
-  int32_t good_row_bytes = has_sectors ? 128 : 256;
+  const int64_t stride = call.request.column_strides[softmax_out];
+  const bool has_sectors = stride % sector_bytes == 0, is_forward = !call.request.backward;
+  int32_t good_row_bytes = has_sectors ? 128 : 256, min_threads = good_threads;
   config.lanes_per_row = std::min(slices, most);
-  // Rows at sectors need less memory in a cluster's blocks, and a plane has no more.
-  int32_t cluster_row_bytes = !has_sectors ? 256 : call.request.backward ? 128 : 64;
+  // Forward calls merge more, and rows at sectors need less memory. A plane has no more.
+  int32_t cluster_row_bytes = has_sectors                                ? (is_forward ? 64 : 128)
+                              : is_forward && stride % vector_bytes == 0 ? 128
+                                                                         : 256;
   if (has_neighbours(call))
     cluster_row_bytes =
         static_cast<int32_t>(std::min<int64_t>(cluster_row_bytes, call.rows.dims[0].extent * call.in_bytes));
-  const int32_t cluster_lanes = std::min(power_of_2_from(good_threads * lane_bytes / cluster_row_bytes), most);
+  int32_t cluster_lanes = std::min(power_of_2_from(good_threads * lane_bytes / cluster_row_bytes), most);
   const int32_t max_alone = has_sectors ? kernel.max_threads / good_threads * cluster_lanes : cluster_lanes;
   if (!is_general && max_blocks > 1 && slices > max_alone) {
+    if (slices > large_cluster * cluster_lanes) cluster_lanes = std::min(2 * cluster_lanes, most);
     config.cluster_blocks = std::clamp(slices / cluster_lanes, 1, max_blocks);
     config.lanes_per_row = slices / config.cluster_blocks;
     good_row_bytes = min_row_bytes;
+  } else if (is_tiny || (is_forward && has_sectors && !is_alone && slices > 1 && slices <= few_slices)) {
+    good_row_bytes = min_row_bytes;
+    min_threads = few_threads;
   }
   config.block_threads =
-      std::clamp(config.lanes_per_row * good_row_bytes / lane_bytes, good_threads, kernel.max_threads);
+      std::clamp(config.lanes_per_row * good_row_bytes / lane_bytes, min_threads, kernel.max_threads);
   config.mechanism = mechanism;
   return config;
 }
