@@ -282,11 +282,12 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     {SoftmaxKernel::persistent_rows, true, up_to_32_bits, no_mask, 2, 2, max_row_threads, 1},
     // Words of a column, and columns that a thread holds.
     table::strided(false, up_to_32_bits, 4, 8, 256, 4),
+    table::strided(false, up_to_32_bits, 4, 12, 256, 2),
     table::strided(false, up_to_32_bits, 1, 32, 512, 2),
     table::strided(false, bits_64, 2, 8),
     table::strided(true, up_to_32_bits, 4, 4, 256, 4),
     table::strided(true, up_to_32_bits, 1, 16, 512, 2),
-    table::strided(true, bits_64, 2, 8),
+    table::strided(true, bits_64, 2, 8, 256, 4),
     table::without_row_values({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::without_row_values({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
     // With row values.
@@ -383,12 +384,9 @@ constexpr int mask_run_bytes = 16;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
 static_assert(mask_table_bytes % vector_bytes == 0);
 
-// strided_rows: the partial results of all threads, and one per row. With a pitch of `rows` there would be bank
+// strided_rows: partial results from one thread of a row to the next. With a pitch of `rows` there would be bank
 // conflicts.
 FLOWK_HOST_DEVICE constexpr int strided_pitch(int rows) { return rows + 1; }
-constexpr int strided_bytes(int partial_bytes, int rows, int slices) {
-  return slices == 1 ? 0 : partial_bytes * (slices * strided_pitch(rows) + rows);
-}
 
 // framed_rows: the number of rows, and the diagonals, are less than max_framed_number. The threads of a row share
 // segment_row_bytes of shared memory.

@@ -236,22 +236,59 @@ struct PersistentRows {
   friend bool operator==(const PersistentRows&, const PersistentRows&) = default;
 };
 
-// strided_rows, if a block holds whole planes: an image is a plane for each column. A folded plane is two planes of an
-// odd number of rows of 16 bits, so that its columns are words.
+// Without a bias, only two_pass_row and strided_rows compute exponents that are right for all finite scores if the
+// scale is below the limit of float64 or of the other types, or if it is above the limit of float16.
+constexpr double min_float64_scale = 0x1p-900;
+constexpr double min_float32_scale = 0x1p-100;
+constexpr double max_float16_scale = 0x1p12;
+
+// Of two_pass_row and strided_rows: scores are x * step, and an exponent is (score - reference) * factor. Step is a
+// power of 2, negative if the scale is, so small that differences are finite and that the factor is a normal number,
+// except for a scale of 0: its exponents are below 2^-80.
+template <class A>
+struct ScoreSteps {
+  A step = 1;
+  A factor = 1;
+  friend bool operator==(const ScoreSteps&, const ScoreSteps&) = default;
+};
+template <class A>
+FLOWK_HOST_DEVICE ScoreSteps<A> score_steps(double scale, bool negates_x) {
+  constexpr bool is_double = sizeof(A) == 8;
+  const bool is_small = scale < (is_double ? min_float64_scale : min_float32_scale), is_large = is_double && scale > 1;
+  const double size = is_small ? (is_double ? 0x1p-256 : 0x1p-64) : is_large ? 1 : 0.5;
+  const double per_size = is_small ? (is_double ? 0x1p256 : 0x1p64) : is_large ? 1 : 2;  // 1 / size
+  const A factor = static_cast<A>(scale * per_size), smallest = static_cast<A>(is_double ? 0x1p-1022 : 0x1p-126);
+  return {static_cast<A>(negates_x ? -size : size), factor > smallest ? factor : smallest};
+}
+
+// strided_rows, if a block holds whole planes: an image is a plane for each column. A cluster holds an image, and each
+// of its blocks a part of the image's columns. A folded plane is two planes of an odd number of rows of 16 bits, so
+// that its columns are words.
 struct StridedPlanes {
   int32_t num_images = 0;
   int32_t image_bytes = 0;
   int32_t column_bytes = 0;  // of a plane
   int32_t plane_rows = 0;    // of a folded plane twice its rows
   bool is_folded = false;
-  int32_t columns = 0;              // per thread, at least
-  int32_t longer_threads = 0;       // the threads of a row that have one column more: the first ones
+  int32_t image_columns = 0;        // planes
+  int32_t block_columns = 0;        // of an image per block; the last block of a cluster may have fewer
+  Divider slices;                   // lanes_per_row
   Divider units;                    // words of a plane
   Divider lanes;                    // and of a plane of each image of the block
   int32_t second_offset_bytes = 0;  // in shared memory: of y
-  int32_t parts_offset_bytes = 0;
   int32_t barrier_offset_bytes = 0;
   friend bool operator==(const StridedPlanes&, const StridedPlanes&) = default;
+};
+
+// strided_rows: how a block merges the partial results of its rows in shared memory.
+struct StridedMerge {
+  int32_t rows = 0;
+  int32_t slices = 1;       // partial results of a row
+  int32_t lanes_shift = 0;  // log2 of the threads that merge a row
+  int32_t parts_offset_bytes = 0;
+  int32_t results_offset_bytes = 0;   // of the rows
+  int32_t exchange_offset_bytes = 0;  // between the blocks of a cluster
+  friend bool operator==(const StridedMerge&, const StridedMerge&) = default;
 };
 
 // Rows whose columns lie apart. A thread has row_width neighbouring rows, which it shares with the other threads of
@@ -266,17 +303,13 @@ struct StridedRows {
   int32_t columns = 0;             // per thread
   int32_t missing = 0;             // columns that the threads of a row have before its first one
   int32_t lanes_shift = 0;         // log2(rows_per_block)
-  int32_t merge_shift = 0;         // log2 of the threads that merge a row's partial results
   int64_t column_strides[2] = {};  // bytes from column to column: of x, or dy and y
   int64_t out_column_stride = 0;
+  ScoreSteps<float> steps32 = {};
+  ScoreSteps<double> steps64 = {};  // of float64
+  StridedMerge merge = {};
   StridedPlanes planes = {};
   friend bool operator==(const StridedRows&, const StridedRows&) = default;
 };
-
-// Without a bias, only two_pass_row and strided_rows compute exponents that are right for all finite scores if the
-// scale is below the limit of float64 or of the other types, or if it is above the limit of float16.
-constexpr double min_float64_scale = 0x1p-900;
-constexpr double min_float32_scale = 0x1p-100;
-constexpr double max_float16_scale = 0x1p12;
 
 }  // namespace flowk::softmax

@@ -7,8 +7,9 @@
 
 namespace flowk::softmax {
 
-// A block has contiguous images in shared memory, and computes the results in place. Each word of a plane has
-// lanes_per_row threads, which share its columns. In a folded plane a row is twice, once for each half of its columns.
+// A block has contiguous images in shared memory, or a cluster has one, of which each block has some columns. It
+// computes the results in place. Each word of a plane has lanes_per_row threads per block, which share its columns. In
+// a folded plane a row is twice, once for each half of its columns.
 template <class Strided, class T>
 __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechanism, const SoftmaxParams& params) {
   using A = ComputeType<T>;
@@ -16,17 +17,25 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   constexpr int num_rows = Strided::num_rows, num_inputs = Strided::num_inputs;
   const StridedPlanes& planes = mechanism.planes;
   unsigned char* const memory = &shared<unsigned char>();
-  const int first_image = static_cast<int>(blockIdx.x) * mechanism.images;
-  RowSegment segment = {static_cast<int64_t>(first_image) * planes.image_bytes,
-                        min(mechanism.images, planes.num_images - first_image), 0, 0, blockIdx.x == gridDim.x - 1};
+  const int blocks_shift = cluster_shift<1>(params);
+  const int first_image = static_cast<int>(blockIdx.x >> blocks_shift) * mechanism.images;
+  const int num_images = min(mechanism.images, planes.num_images - first_image);
+  const int first_column = (static_cast<int>(blockIdx.x) & ((1 << blocks_shift) - 1)) * planes.block_columns;
+  const int num_columns = min(planes.block_columns, planes.image_columns - first_column);
+  RowSegment segment = {static_cast<int64_t>(first_image) * planes.image_bytes + first_column * planes.column_bytes,
+                        num_images, 0, 0, blockIdx.x == gridDim.x - 1};
   segment.shift = static_cast<int>(reinterpret_cast<uintptr_t>(params.x + segment.first_byte)) & (vector_bytes - 1);
-  segment.end = segment.shift + segment.num_rows * planes.image_bytes;
+  segment.end = segment.shift + (num_images - 1) * planes.image_bytes + num_columns * planes.column_bytes;
+  begin_merge<Strided>(mechanism.merge, blocks_shift);
+  // Bulk copies are faster between addresses that are as far from a line.
+  unsigned char* const images = memory + (static_cast<int>(reinterpret_cast<uintptr_t>(params.x + segment.first_byte)) &
+                                          (line_bytes - vector_bytes));
   const BulkCopies copies{{reinterpret_cast<uint64_t*>(memory + planes.barrier_offset_bytes)}};
   const CopyGroup group = copy_group(0);
   if (group.lane < group.lanes) {
     copies.begin();
-    load_segment<T>(segment, group, copies, params.x, memory);
-    if (num_inputs == 2) load_segment<T>(segment, group, copies, params.bias_or_y, memory + planes.second_offset_bytes);
+    load_segment<T>(segment, group, copies, params.x, images);
+    if (num_inputs == 2) load_segment<T>(segment, group, copies, params.bias_or_y, images + planes.second_offset_bytes);
     copies.end();
   }
   wait_on_dependent_grids();
@@ -38,12 +47,12 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
   const int lane = static_cast<int>(take_index(&rest, planes.lanes)), slice = static_cast<int>(rest);
   rest = static_cast<uint32_t>(lane);
   const int unit = static_cast<int>(take_index(&rest, planes.units)), image = static_cast<int>(rest);
-  const bool exist = slice < slices && image < segment.num_rows;
-  const int count = exist ? planes.columns + (slice < planes.longer_threads ? 1 : 0) : 0;
+  const bool exist = slice < slices && image < num_images;
+  const int count = exist ? static_cast<int>(planes.slices.divide(num_columns + slices - 1 - slice)) : 0;
   const int step = slices * planes.column_bytes;
-  unsigned char* const base = memory + segment.shift + image * planes.image_bytes +
+  unsigned char* const base = images + segment.shift + image * planes.image_bytes +
                               unit * num_rows * static_cast<int>(sizeof(T)) + slice * planes.column_bytes;
-  const Strided strided(params);
+  const Strided strided(mechanism, params);
   // Calls use(columns, their number, address of the first one) for the thread's columns, several at a time.
   const auto for_all = [&](bool are_exponentials, auto use) {
     unsigned char* at = base;
@@ -63,6 +72,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
       }
     };
     take_part(Constant<8>());
+    take_part(Constant<2>());
     take_part(Constant<1>());
   };
 
@@ -98,14 +108,12 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
     }
     totals[r] = own[r];
   }
-  const int num_parts = planes.is_folded ? 2 * slices : slices;
-  if (num_parts > 1) {
-    const int num_block_rows = mechanism.images * planes.plane_rows / (planes.is_folded ? 2 : 1);
-    Partial* const parts = reinterpret_cast<Partial*>(memory + planes.parts_offset_bytes);
+  if (mechanism.merge.slices << blocks_shift > 1) {
 #pragma unroll
     for (int r = 0; r < num_rows; ++r)
-      if (slice < slices) parts[parts_of[r] * strided_pitch(num_block_rows) + rows[r]] = own[r];
-    const Partial* const merged = merge_slices(strided, parts, num_parts, num_block_rows, mechanism.merge_shift);
+      if (slice < slices)
+        partial_results<Strided>(mechanism.merge)[parts_of[r] * strided_pitch(mechanism.merge.rows) + rows[r]] = own[r];
+    const Partial* const merged = merge_slices(strided, mechanism.merge, blocks_shift);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) totals[r] = merged[rows[r]];
   }
@@ -125,7 +133,7 @@ __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechan
       }
     });
   });
-  store_segment<T>(params, segment, memory);
+  store_segment<T>(params, segment, images);
 }
 
 }  // namespace flowk::softmax

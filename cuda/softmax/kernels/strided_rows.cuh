@@ -63,11 +63,11 @@ __device__ __forceinline__ void store_column(const SoftmaxParams& params, bool a
   }
 }
 
-// A thread has kWords words of a column. lanes_per_row threads share the rows: thread s takes columns s - missing, then
-// every lanes_per_row-th one. Each has mechanism.columns of them, a multiple of a step; those below 0 do not exist. It
-// holds them in registers. With kGeneral a row may be longer, and the results may be of another type than T. The thread
-// then reads kColumns at a time, from the last ones down to the first ones, which it still holds when the row's sum is
-// known. It reads the others again for their results.
+// A thread has kWords words of a column. `slices` threads share the rows, lanes_per_row in each block of a cluster:
+// thread s takes columns s - missing, then every slices-th one. Each has mechanism.columns of them, a multiple of a
+// step; those below 0 do not exist. It holds them in registers. With kGeneral a row may be longer, and the results may
+// be of another type than T. The thread then reads kColumns at a time, from the last ones down to the first ones, which
+// it still holds when the row's sum is known. It reads the others again for their results.
 template <class Strided, class T, int kWords, int kColumns, bool kGeneral>
 __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanism, const SoftmaxParams& params,
                                                      const StridedThreadRows& thread_rows) {
@@ -76,10 +76,13 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   constexpr int num_rows = Strided::num_rows, num_inputs = Strided::num_inputs;
   using Step = std::conditional_t<kGeneral || kWords == 4, int64_t, int32_t>;  // bytes between the columns of a thread
   constexpr bool has_elements = sizeof(T) == 2 && kWords == 1;                 // rows may be read by elements
-  const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row;
+  const int blocks_shift = cluster_shift<kWords>(params),
+            rank = static_cast<int>(blockIdx.x) & ((1 << blocks_shift) - 1);
+  const int lanes = 1 << mechanism.lanes_shift, slices = params.lanes_per_row << blocks_shift;
   const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1),
-            slice = thread >> mechanism.lanes_shift;
-  const Strided strided(params);
+            block_slice = thread >> mechanism.lanes_shift, slice = rank * params.lanes_per_row + block_slice;
+  begin_merge<Strided>(mechanism.merge, blocks_shift);
+  const Strided strided(mechanism, params);
   typename Strided::Column columns[kColumns];
   // Loads `count` of the thread's columns, from number `first` on.
   const auto load = [&](int first, int count) {
@@ -154,7 +157,7 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
         }
       });
     };
-    if constexpr (kWords == 4) return store_all(Kind<StridedStore::words>(), std::false_type());  // no logarithms
+    if constexpr (!has_logarithms<kWords>) return store_all(Kind<StridedStore::words>(), std::false_type());
     with_constant(strided.log_softmax, [&](auto is_log) {
       if constexpr (kGeneral && sizeof(T) < 8) {
         store_all(Kind<StridedStore::converted>(), is_log);
@@ -171,11 +174,11 @@ __device__ __forceinline__ void compute_strided_rows(const StridedRows& mechanis
   forget(strided, own);
   // Merges the partial results of the threads of a row.
   const auto share_totals = [&] {
-    const int rows = lanes * num_rows;
-    Partial* const parts = reinterpret_cast<Partial*>(&shared<unsigned char>());
 #pragma unroll
-    for (int r = 0; r < num_rows; ++r) parts[slice * strided_pitch(rows) + lane * num_rows + r] = own[r];
-    const Partial* const merged = merge_slices(strided, parts, slices, rows, mechanism.merge_shift);
+    for (int r = 0; r < num_rows; ++r)
+      partial_results<Strided>(
+          mechanism.merge)[block_slice * strided_pitch(mechanism.merge.rows) + lane * num_rows + r] = own[r];
+    const Partial* const merged = merge_slices(strided, mechanism.merge, blocks_shift);
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) totals[r] = merged[lane * num_rows + r];
   };
@@ -219,7 +222,8 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
           std::conditional_t<Terms::is_backward, StridedGradient<T, 1>, StridedSoftmax<T, T, 1>>, T>(mechanism, params);
   }
   const int lane = static_cast<int>(threadIdx.x) & (params.rows_per_block - 1);
-  const int64_t linear = static_cast<int64_t>(blockIdx.x) * params.rows_per_block + lane;
+  const int64_t linear =
+      static_cast<int64_t>(blockIdx.x >> cluster_shift<words>(params)) * params.rows_per_block + lane;
   const StridedThreadRows rows = locate_strided_rows<Terms::is_backward>(mechanism, params, linear);
   const auto compute = [&](auto strided, auto max_columns, auto is_general) {
     compute_strided_rows<typename decltype(strided)::type, T, words, decltype(max_columns)::value,

@@ -2,6 +2,7 @@
 // What strided_rows computes with the columns that a thread holds: softmax, or its gradient.
 #pragma once
 
+#include "core/cluster_exchange.cuh"
 #include "softmax/kernels/two_pass_row.cuh"
 
 namespace flowk::softmax {
@@ -21,6 +22,15 @@ __device__ __forceinline__ void for_columns(int count, Use use) {
 #pragma unroll
     for (int k = step; k < (step + kStep < kEnd ? step + kStep : kEnd); ++k) use(k);
   }
+}
+
+// Vectors are whole rows of a thread, and have no logarithms.
+template <int kWords>
+constexpr bool has_logarithms = kWords * 4 < vector_bytes;
+// log2 of the blocks of a cluster, which share rows. Only threads with single words have clusters.
+template <int kWords>
+__device__ __forceinline__ int cluster_shift(const SoftmaxParams& params) {
+  return has_sm_90() && kWords == 1 ? params.row_blocks_shift : 0;
 }
 
 template <class Use>
@@ -51,17 +61,23 @@ struct StridedSoftmax {
   A size, factor, log_factor;
   bool log_softmax, negates;
 
-  __device__ __forceinline__ explicit StridedSoftmax(const SoftmaxParams& params)
-      : log_softmax(params.log_softmax), negates(params.negates_x) {
+  __device__ __forceinline__ StridedSoftmax(const StridedRows& mechanism, const SoftmaxParams& params)
+      : log_softmax(has_logarithms<kWords> && params.log_softmax), negates(params.negates_x) {
     if constexpr (is_fused) {
       size = params.scale32_base_2;
       factor = 1;
     } else {
-      const ScoreSteps<A> steps(params, false);
-      size = negates ? -steps.step : steps.step;
+      const auto& steps = steps_of(mechanism);
+      size = steps.step;
       factor = steps.factor * static_cast<A>(base_per_natural<E>);
     }
     log_factor = factor * static_cast<A>(natural_per_base<E>);
+  }
+  static __device__ __forceinline__ const auto& steps_of(const StridedRows& mechanism) {
+    if constexpr (sizeof(A) == 8)
+      return mechanism.steps64;
+    else
+      return mechanism.steps32;
   }
   __device__ __forceinline__ Partial empty() const { return {negative_infinity<A>(), 0}; }
   // The input that prepare() turns into a score of -infinity.
@@ -127,16 +143,17 @@ struct StridedSoftmax {
     ThreadSum<E> sums[num_rows];
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) scaled[r] = scaled_of(own[r].max);
-    for_columns<step_of<kWords>, kColumns>(count, [&](int k) {
-      A values[num_rows];
-      widen_words<T>(columns[k][0], values);
+    with_constant(keeps_exponentials && !log_softmax, [&](auto keeps) {
+      for_columns<step_of<kWords>, kColumns>(count, [&](int k) {
+        A values[num_rows];
+        widen_words<T>(columns[k][0], values);
 #pragma unroll
-      for (int r = 0; r < num_rows; ++r) {
-        const A exponential = exponential_of(difference(values[r], scaled[r]));
-        sums[r].take_one(exponential);
-        values[r] = log_softmax ? values[r] : exponential;
-      }
-      if constexpr (keeps_exponentials) narrow_words<T>(values, columns[k][0]);
+        for (int r = 0; r < num_rows; ++r) {
+          values[r] = exponential_of(difference(values[r], scaled[r]));
+          sums[r].take_one(values[r]);
+        }
+        if constexpr (decltype(keeps)::value) narrow_words<T>(values, columns[k][0]);
+      });
     });
 #pragma unroll
     for (int r = 0; r < num_rows; ++r) own[r].sum += sums[r].total();
@@ -158,7 +175,7 @@ struct StridedSoftmax {
     const ResultFactors<E> factors(log_softmax, row.sum, log_factor);
     const A scaled = scaled_of(row.max);
     if (log_softmax) return {scaled, factors.term};
-    if (!keeps_exponentials) return {scaled, factors.factor};
+    if (!keeps_exponentials || own.max == row.max) return {scaled, factors.factor};
     // If the maximum is -infinity, all exponentials are 0, or one is NaN.
     if (own.max == negative_infinity<A>()) return {scaled, factors.factor * A{0}};
     return {scaled, factors.factor * change_of_reference(own.max, scaled)};
@@ -191,8 +208,8 @@ struct StridedGradient {
   bool log_softmax;
   A scale;
 
-  __device__ __forceinline__ explicit StridedGradient(const SoftmaxParams& params)
-      : log_softmax(params.log_softmax), scale(signed_scale<A>(params)) {}
+  __device__ __forceinline__ StridedGradient(const StridedRows&, const SoftmaxParams& params)
+      : log_softmax(has_logarithms<kWords> && params.log_softmax), scale(signed_scale<A>(params)) {}
   __device__ __forceinline__ Partial empty() const { return 0; }
   __device__ __forceinline__ A masked_input() const { return 0; }
   template <int kColumns>
@@ -265,24 +282,67 @@ __device__ __forceinline__ void take(const Strided& strided, typename Strided::C
   strided.add(columns, count, own);
 }
 
-// Merges the partial results of `slices` threads of each of a block's rows, which are in shared memory, and returns the
-// rows' results there. 2^shift lanes merge a row.
+// A block's partial results: that of slice `slice` and row `row` is at index slice * strided_pitch(merge.rows) + row.
+template <class Strided>
+__device__ __forceinline__ typename Strided::Partial* partial_results(const StridedMerge& merge) {
+  return reinterpret_cast<typename Strided::Partial*>(&shared<unsigned char>() + merge.parts_offset_bytes);
+}
+// What the blocks of a cluster, which have different columns of the same rows, send each other.
+template <class Strided>
+__device__ __forceinline__ ClusterExchange<typename Strided::Partial> block_results(const StridedMerge& merge) {
+  return {&shared<unsigned char>() + merge.exchange_offset_bytes};
+}
+
+// Called by all threads before the kernel's first load.
+template <class Strided>
+__device__ __forceinline__ void begin_merge(const StridedMerge& merge, int blocks_shift) {
+  if (blocks_shift == 0) return;
+  if (threadIdx.x == 0) {
+    const TransactionBarrier barrier = block_results<Strided>(merge).barrier();
+    barrier.init(1);
+    barrier.expect((merge.rows << blocks_shift) * static_cast<int>(sizeof(typename Strided::Partial)));
+  }
+  arrive_at_cluster();
+}
+
+// Merges the partial results of the slices of each row, then those of the blocks of a cluster, and returns the rows'
+// results in shared memory. 2^lanes_shift threads merge a row.
 template <class Strided>
 __device__ __forceinline__ const typename Strided::Partial* merge_slices(const Strided& strided,
-                                                                         typename Strided::Partial* parts, int slices,
-                                                                         int rows, int shift) {
-  const int pitch = strided_pitch(rows), thread = static_cast<int>(threadIdx.x), share = 1 << shift;
-  typename Strided::Partial* const merged = parts + slices * pitch;
+                                                                         const StridedMerge& merge, int blocks_shift) {
+  using Partial = typename Strided::Partial;
+  const int pitch = strided_pitch(merge.rows), lanes = 1 << merge.lanes_shift, blocks = 1 << blocks_shift;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & (lanes - 1);
+  const Partial* parts = partial_results<Strided>(merge);
+  Partial* const results = reinterpret_cast<Partial*>(&shared<unsigned char>() + merge.results_offset_bytes);
+  int count = merge.slices;
   __syncthreads();
-  const int part = thread & (share - 1), step = static_cast<int>(blockDim.x) >> shift;
+  if (blocks_shift > 0) wait_for_cluster();
 #pragma unroll 1
-  for (int first = 0; first < rows; first += step) {
-    const int r = first + (thread >> shift), row = min(r, rows - 1);  // a warp's lanes merge together
-    const auto total = strided.merge(parts + part * pitch + row, merged, share * pitch, share);
-    if (part == 0 && r < rows) merged[r] = total;
+  for (bool is_last = blocks_shift == 0;; is_last = true) {
+#pragma unroll 1
+    for (int first = 0; first < merge.rows; first += static_cast<int>(blockDim.x) >> merge.lanes_shift) {
+      const int r = first + (thread >> merge.lanes_shift),
+                row = min(r, merge.rows - 1);  // a warp's lanes merge together
+      const Partial total = strided.merge(parts + lane * pitch + row, parts + count * pitch, lanes * pitch, lanes);
+      if (r >= merge.rows) continue;
+      if (is_last) {
+        if (lane == 0) results[row] = total;
+      } else {
+        const int rank = static_cast<int>(blockIdx.x) & (blocks - 1);
+#pragma unroll 1
+        for (int block = lane; block < blocks; block += lanes)
+          block_results<Strided>(merge).send(block, rank * pitch + row, total);
+      }
+    }
+    if (is_last) break;
+    if (threadIdx.x == 0) block_results<Strided>(merge).barrier().arrive();
+    block_results<Strided>(merge).barrier().wait();
+    parts = block_results<Strided>(merge).values();
+    count = blocks;
   }
   __syncthreads();
-  return merged;
+  return results;
 }
 
 }  // namespace flowk::softmax

@@ -27,23 +27,6 @@ __device__ __forceinline__ void for_own_columns(const SoftmaxParams& params, con
   if (outer_column >= 0) column(outer_column);
 }
 
-// Scores here are z if there is a bias, a softcap or a scale per row, and x * step if not, and an exponent is (score -
-// reference) * factor. Step is a power of 2, negative if the scale is, so small that differences are finite and that
-// the factor is a normal number, except for a scale of 0: its exponents are below 2^-80.
-template <class A>
-struct ScoreSteps {
-  A step = 1;
-  A factor = 1;
-  __device__ __forceinline__ ScoreSteps(const SoftmaxParams& params, bool are_scaled) {
-    if (are_scaled) return;
-    constexpr bool is_double = sizeof(A) == 8;
-    double size = is_double && params.scale > 1 ? 1 : 0.5;
-    if (params.scale < (is_double ? min_float64_scale : min_float32_scale)) size = is_double ? 0x1p-256 : 0x1p-64;
-    step = static_cast<A>(params.negates_x ? -size : size);
-    factor = larger_of(static_cast<A>(params.scale / size), static_cast<A>(is_double ? 0x1p-1022 : 0x1p-126));
-  }
-};
-
 // Has the call a softcap or a scale per row?
 template <class Score>
 __device__ __forceinline__ bool uses_score(const SoftmaxParams& params, const Score& score) {
@@ -187,7 +170,9 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads)
     terms.leave(params, static_cast<uint32_t>(linear), is_first, {A{0}, static_cast<RowValue<T>>(sum)});
   } else {
     using E = RowValue<A>;  // as a float32 row: the output may be float32
-    const ScoreSteps<A> steps(params, params.bias_or_y != nullptr || uses_score(params, row_score));
+    // With a bias, a softcap or a scale per row, scores are z.
+    const bool are_scaled = params.bias_or_y != nullptr || uses_score(params, row_score);
+    const ScoreSteps<A> steps = are_scaled ? ScoreSteps<A>() : score_steps<A>(params.scale, params.negates_x);
     const A scale = steps.factor;
     const A infinity = -negative_infinity<A>();
 

@@ -60,6 +60,16 @@ void check_on_sm_90(const SoftmaxCase& row, CaseRun* run) {
   try_config(TwoPassRow{}, 32, blocks);
   try_config(StagedRows{.rows_per_thread = 3}, 64, 1);
   if (row.columns >= 1000) try_config(PersistentRows{3}, persistent_threads, row.columns < 20000 ? 2 : 8);
+  const auto try_strided = [&](StridedRows mechanism, int lanes, int threads, int cluster_blocks) {
+    mechanism.row_width = dtype_info(row.dtype).element_bytes == 2 ? 2 : 1;
+    if (plan_softmax_as(request, device, {mechanism, lanes, threads, cluster_blocks}, &plan))
+      check_plan(row, run, plan);
+  };
+  for (const int cluster_blocks : {1, 2, 4, 8})
+    for (const int lanes : {1, 2}) {
+      try_strided({}, lanes, 32, cluster_blocks);
+      for (const int threads : {32, 256}) try_strided({.images = 1}, lanes, threads, cluster_blocks);
+    }
 }
 
 // The planner's choice, and for every_config the configs that hold the row with at most 4 times the lanes it needs.
@@ -134,8 +144,9 @@ TEST(float32_is_right_and_reaches_every_kernel) {
         CHECK(!"reached");
         std::printf("  %s\n", softmax_kernel_name(kernel));
       }
-  for (const SoftmaxKernel kernel : {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared,
-                                     SoftmaxKernel::two_pass_row, SoftmaxKernel::persistent_rows})
+  for (const SoftmaxKernel kernel :
+       {SoftmaxKernel::row_in_registers, SoftmaxKernel::row_in_shared, SoftmaxKernel::two_pass_row,
+        SoftmaxKernel::persistent_rows, SoftmaxKernel::strided_rows})
     for (const bool backward : {false, true}) CHECK(reached_by_clusters.contains({backward, kernel}));
 }
 

@@ -266,6 +266,51 @@ TEST(masks_that_heads_share_are_read_in_l2_tiles) {
   CHECK(odd.l2_tile_rows * 4 >= 1009 && odd.l2_tile_extent == 1009 && odd.num_rows == 2 * 16 * 4 * odd.l2_tile_rows);
 }
 
+// Softmax over the channels of NCHW images, whose planes have `rows` elements.
+SoftmaxRequest channels_of(flowk_dtype dtype, int64_t images, int64_t channels, int64_t rows, bool backward) {
+  SoftmaxRequest request = request_of(dtype, images, channels, false, backward);
+  const int64_t bytes = dtype_info(dtype).element_bytes;
+  request.rank = 2;
+  request.extents[1] = rows;
+  request.has_strided_columns = true;
+  for (const SoftmaxOperand operand : {softmax_x, softmax_out, softmax_bias_or_y}) {
+    if (request.pointers[operand] == nullptr) continue;
+    request.strides[operand][0] = channels * rows * bytes;
+    request.strides[operand][1] = bytes;
+    request.column_strides[operand] = rows * bytes;
+  }
+  for (auto& strides : request.strides)
+    if (strides[0] == 0) strides[1] = 0;
+  return request;
+}
+
+// Asking for the config of a plan gives the same plan. The blocks of a cluster have all columns of its rows, and each
+// has some.
+TEST(clusters_share_the_columns_of_images_and_of_long_rows) {
+  for (const Device& device : {h200, a100})
+    for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
+      for (const bool backward : {false, true})
+        for (const int64_t channels : {2, 3, 10, 81, 512, 1000, 1024, 2048, 40000})
+          for (const int64_t rows : {9, 25, 49, 64, 169, 196, 256, 4097, 65536}) {
+            const SoftmaxRequest request = channels_of(dtype, 300, channels, rows, backward);
+            const SoftmaxPlan plan = plan_of(request, device);
+            SoftmaxPlan again;
+            CHECK(plan_softmax_as(request, device, plan.config, &again));
+            CHECK(plan == again);
+            CHECK(plan.launch.shared_bytes <= device.shared_bytes_per_block);
+            const int32_t blocks = plan.launch.cluster_blocks;
+            CHECK(blocks == 1 || device == h200);
+            const auto& strided = plan.config.as<StridedRows>();
+            if (strided.images > 0) {
+              const StridedPlanes& planes = strided.planes;
+              CHECK(planes.block_columns * (blocks - 1) < planes.image_columns);
+              CHECK(planes.block_columns * blocks >= planes.image_columns);
+            } else if (!strided.is_general) {
+              CHECK(int64_t{strided.columns} * plan.config.lanes_per_row * blocks == channels + strided.missing);
+            }
+          }
+}
+
 TEST(configs_that_cannot_hold_a_row_are_refused) {
   const SoftmaxRequest request = request_of(FLOWK_FLOAT16, 100, 1024);
   SoftmaxPlan plan;
