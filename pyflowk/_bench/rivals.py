@@ -104,7 +104,7 @@ def _torch_replay(machine: Any, work: Work, function_of: Callable[[Any], Callabl
         results = [call(i) for i in range(work.num_sets)]  # kept to the end, so that each has memory of its own
     del results
 
-    def replay() -> None:
+    def replay(_held: object = function) -> None:  # it may have tensors that the graph reads
         with torch.cuda.stream(stream):
             graph.replay()
 
