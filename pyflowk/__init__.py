@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # for editors that read no stubs
     from ._operators.permute_many import *  # noqa: F403
     from ._operators.prelu import *  # noqa: F403
     from ._operators.softmax import *  # noqa: F403
+    from ._operators.softmax_along import *  # noqa: F403
     from ._operators.softmax_dbias import *  # noqa: F403
     from ._operators.softmax_merge import *  # noqa: F403
     from ._tuning import *  # noqa: F403
@@ -98,7 +99,8 @@ _MODULES = {
     "_operators.permute_axes": ["moveaxis", "swapaxes", "transpose"],
     "_operators.permute_many": ["permute_many"],
     "_operators.prelu": ["prelu", "prelu_backward", "prelu_backward_workspace_bytes"],
-    "_operators.softmax": ["log_softmax", "masked_softmax", "masked_softmax_backward", "softmax"],
+    "_operators.softmax": ["masked_softmax", "masked_softmax_backward"],
+    "_operators.softmax_along": ["log_softmax", "softmax"],
     "_operators.softmax_dbias": ["masked_softmax_backward_dbias", "masked_softmax_backward_dbias_workspace_bytes"],
     "_operators.softmax_merge": ["softmax_merge"],
 }

@@ -272,7 +272,9 @@ from .._elementwise import requests
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
-from . import eager, {", ".join(modules)}
+from . import (
+    eager,
+{"".join(f"    {module},{chr(10)}" for module in modules)})
 from .jax_elementwise import apply, apply_request, cast_to, parameter
 from .jax_types import require_static
 

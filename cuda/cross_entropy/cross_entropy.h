@@ -56,7 +56,7 @@ struct MergePartialsPlan {
 struct CrossEntropyPlan {
   flowk_dtype dtype = FLOWK_FLOAT32;
   LaunchConfig launch;
-  LossSlicesParams params;
+  LossParams params;
   MergePartialsPlan merge;
   friend bool operator==(const CrossEntropyPlan&, const CrossEntropyPlan&) = default;
 };

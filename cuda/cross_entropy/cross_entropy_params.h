@@ -98,20 +98,21 @@ struct RowResults {
   friend bool operator==(const RowResults&, const RowResults&) = default;
 };
 
-struct LossSlicesParams {
+// Of loss_rows, whose blocks have several rows, and of loss_slices.
+struct LossParams {
   Targets targets;
   int64_t num_rows = 0;
-  int32_t rows_per_block = 1;      // more only with one slice
+  int32_t rows_per_block = 1;      // 1: loss_slices
   Divider threads_per_row;         // of a block; a power of 2 if less than a warp
   int32_t vectors_per_thread = 0;  // slice_batch, or up to short_batch
-  bool skips_ignored = false;      // reads a row after its target; without it, while the target is read
+  bool skips_ignored = false;      // loss_slices reads a row after its target, and an ignored row not at all
   Divider slices;                  // per row
   int32_t slice_vectors = 0;       // vectors of 16 bytes of a row, counted from its first column
   int32_t row_vectors = 0;
   void* partials = nullptr;  // (rows, slices, partial_values); not used with one slice
   RowResults results;        // of rows of one slice
   Logits logits;
-  friend bool operator==(const LossSlicesParams&, const LossSlicesParams&) = default;
+  friend bool operator==(const LossParams&, const LossParams&) = default;
 };
 
 struct MergePartialsParams {

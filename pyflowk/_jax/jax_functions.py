@@ -16,7 +16,16 @@ from .._elementwise import requests
 from .._native.operations import BinaryOp, TernaryOp, UnaryOp
 from .._operators.softmax_arguments import other_name
 from .._typing import DTypeLike
-from . import eager, jax_cross_entropy, jax_permute, jax_prelu, jax_softmax, jax_softmax_dbias, jax_softmax_merge
+from . import (
+    eager,
+    jax_cross_entropy,
+    jax_permute,
+    jax_prelu,
+    jax_softmax,
+    jax_softmax_along,
+    jax_softmax_dbias,
+    jax_softmax_merge,
+)
 from .jax_elementwise import apply, apply_request, cast_to, parameter
 from .jax_types import require_static
 
@@ -545,7 +554,7 @@ def softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.softmax`. Over the last dimension.
     """
-    return eager.call(jax_softmax.softmax, (x,), dtype=dtype)
+    return eager.call(jax_softmax_along.softmax, (x,), dtype=dtype)
 
 
 def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
@@ -553,7 +562,7 @@ def log_softmax(x: ArrayLike, *, dtype: DTypeLike | None = None) -> Array:
 
     As `pyflowk.log_softmax`. Over the last dimension.
     """
-    return eager.call(jax_softmax.log_softmax, (x,), dtype=dtype)
+    return eager.call(jax_softmax_along.log_softmax, (x,), dtype=dtype)
 
 
 def masked_softmax(

@@ -67,14 +67,6 @@ def masked_softmax_backward(arrays: Sequence[Any], **options: Any) -> jax.Array:
     return results_of(backward_p, ("dy", "y", "dlse", "lengths", "scores", "row_scale"), arrays, **options)[0]
 
 
-def softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return results_of(softmax_p, ("x",), arrays, dtype=dtype)[0]
-
-
-def log_softmax(arrays: Sequence[Any], dtype: DTypeLike | None) -> jax.Array:
-    return results_of(softmax_p, ("x",), arrays, dtype=dtype, log=True)[0]
-
-
 def results_of(
     primitive: Any,
     names: Sequence[str],

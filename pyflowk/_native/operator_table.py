@@ -77,8 +77,8 @@ OPERATORS = {
         {"dx": "dx_out", "dalpha": "dalpha_out", "workspace_bytes": "workspace.nbytes"},
         torch={"need_dx": None, "need_dalpha": None},
     ),
-    "softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
-    "log_softmax": Operator("_operators.softmax", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
+    "softmax": Operator("_operators.softmax_along", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
+    "log_softmax": Operator("_operators.softmax_along", torch=_LAST, jax=_LAST, jax_text="Over the last dimension."),
     "masked_softmax": Operator(
         "_operators.softmax",
         ("flowk_masked_softmax",),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._elementwise import functions
 from .._operators import prelu as _prelu
-from .._operators import softmax as _softmax
+from .._operators import softmax_along as _softmax
 
 __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "prelu", "relu", "sigmoid", "silu", "softmax"]
 

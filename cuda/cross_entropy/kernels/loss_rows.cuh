@@ -12,7 +12,7 @@ namespace flowk::cross_entropy {
 // fill the second half of them. Vectors past the row's end are loaded with elements of the next rows, if they are in
 // memory, which are then replaced.
 template <class T, int kBatch>
-__device__ __forceinline__ void loss_of_row(const LossSlicesParams& params) {
+__device__ __forceinline__ void loss_of_row(const LossParams& params) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
   const Logits& logits = params.logits;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void loss_of_row(const LossSlicesParams& params) {
 // logits (rows, columns), the last dimension contiguous; targets, loss, lse, entropy (rows).
 template <class T>
 __global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_threads, 7))
-    loss_rows(const __grid_constant__ GridConstant<LossSlicesParams> params) {
+    loss_rows(const __grid_constant__ GridConstant<LossParams> params) {
   launch_dependent_grids();
   wait_on_dependent_grids();
   static_assert(short_batch == 8);

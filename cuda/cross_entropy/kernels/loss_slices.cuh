@@ -43,7 +43,7 @@ __device__ __forceinline__ Partial<A> merge_over_block(const Partial<A>& thread_
 // logits (rows, columns), the last dimension contiguous; targets (rows); partials (rows, slices, partial_values).
 template <class T>
 __global__ void __launch_bounds__(max_slice_threads, fitting_blocks(max_slice_threads, sizeof(T) == 8 ? 7 : 10))
-    loss_slices(const __grid_constant__ GridConstant<LossSlicesParams> params) {
+    loss_slices(const __grid_constant__ GridConstant<LossParams> params) {
   using A = ComputeType<T>;
   constexpr int W = vector_width<T>;
   launch_dependent_grids();

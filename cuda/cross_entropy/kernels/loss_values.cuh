@@ -62,7 +62,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_vectors(const Logits& lo
 // Adds z of the target's column, and the total of the row's last columns if they are no whole vector, where these
 // columns are in [first, end). Stores the row's results, or the slice's partial result.
 template <class T, class LogitAt>
-__device__ __forceinline__ void store_partial(const LossSlicesParams& params, uint32_t row, int64_t target, int first,
+__device__ __forceinline__ void store_partial(const LossParams& params, uint32_t row, int64_t target, int first,
                                               int end, LogitAt logit_at, Partial<ComputeType<T>> partial) {
   const Logits& logits = params.logits;
   const auto z_at = [&](int64_t column) {

@@ -20,7 +20,7 @@ struct StagedSlice {
   int absent;             // two vectors of columns that do not exist: -infinity
   bool negates;
 
-  __device__ __forceinline__ StagedSlice(const LossSlicesParams& params, const unsigned char* first_column, int columns)
+  __device__ __forceinline__ StagedSlice(const LossParams& params, const unsigned char* first_column, int columns)
       : memory(&shared<unsigned char>()),
         shift(static_cast<int>(reinterpret_cast<uintptr_t>(first_column) % vector_bytes)),
         count((columns + W - 1) / W),

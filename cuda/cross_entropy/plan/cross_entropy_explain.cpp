@@ -27,7 +27,7 @@ void add_merge(const MergePartialsPlan& plan, TextWriter* out) {
 
 void explain_cross_entropy(const CrossEntropyPlan& plan, char* text, size_t text_bytes) {
   TextWriter out = {text, text_bytes};
-  const LossSlicesParams& params = plan.params;
+  const LossParams& params = plan.params;
   const char* const form = text_of(params.logits.form, forms);
   const int row_threads = static_cast<int>(params.threads_per_row.divisor);
   if (params.rows_per_block > 1)

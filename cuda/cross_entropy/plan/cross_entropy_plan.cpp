@@ -35,7 +35,7 @@ Cut cut_row(int64_t columns, flowk_dtype dtype) {
     cut.threads_per_row = std::min(lanes_of_short_row(cut.row_vectors, short_batch / 2), warp_lanes);
     cut.vectors_per_thread = static_cast<int32_t>(ceil_div(cut.row_vectors, cut.threads_per_row));
   } else {
-    // Each thread has the same number of vectors, except in the last slice.
+    // Each thread has the same number of vectors, except at the row's end.
     const int64_t vectors = round_up(ceil_div(cut.row_vectors, cut.slices), slice_batch * warp_lanes);
     cut.threads_per_row = static_cast<int32_t>(vectors / slice_batch);
     cut.vectors_per_thread = slice_batch;
@@ -115,7 +115,7 @@ int64_t cross_entropy_workspace_bytes(int64_t num_rows, int64_t columns, flowk_d
 void plan_cross_entropy(const CrossEntropyRequest& request, const Device& device, CrossEntropyPlan* plan) {
   const Cut cut = cut_row(request.columns, request.dtype);
   plan->dtype = request.dtype;
-  LossSlicesParams& params = plan->params;
+  LossParams& params = plan->params;
   params.targets = make_targets(request.targets, request.targets_dtype, request.options);
   params.slices = Divider(static_cast<uint32_t>(cut.slices));
   params.slice_vectors = static_cast<int32_t>(cut.slice_vectors);

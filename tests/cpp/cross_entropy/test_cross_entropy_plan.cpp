@@ -18,7 +18,7 @@ TEST(slices_and_chunks_have_all_columns) {
       CrossEntropyRequest request = request_of({"", dtype, 3, columns});
       CrossEntropyPlan plan;
       plan_cross_entropy(request, h200, &plan);
-      const LossSlicesParams& params = plan.params;
+      const LossParams& params = plan.params;
       const int64_t slices = params.slices.divisor, vectors = params.slice_vectors,
                     width = dtype == FLOWK_FLOAT16   ? 8
                             : dtype == FLOWK_FLOAT32 ? 4
