@@ -98,7 +98,7 @@ struct RowResults {
   friend bool operator==(const RowResults&, const RowResults&) = default;
 };
 
-// Of loss_rows, whose blocks have several rows, and of loss_slices.
+// The parameters of loss_rows and of loss_slices. A block of loss_rows has several rows.
 struct LossParams {
   Targets targets;
   int64_t num_rows = 0;

@@ -97,6 +97,17 @@ __device__ __forceinline__ A scaled_logit(const LogitScale<A>& scale, A x) {
   return capped_logit(scale, x);
 }
 
+// The logits of a vector; z of each if there is a softcap.
+template <class T>
+__device__ __forceinline__ void widen_logits(const LogitScale<ComputeType<T>>& scale, bool is_capped,
+                                             const uint4& vector, ComputeType<T> (&x)[vector_width<T>]) {
+  widen_vector<T>(vector, x);
+  if (is_capped) {
+#pragma unroll
+    for (int j = 0; j < vector_width<T>; ++j) x[j] = capped_logit(scale, x[j]);
+  }
+}
+
 // The first logit of a row.
 __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logits, uint32_t row) {
   const unsigned char* address = logits.logits;

@@ -42,11 +42,7 @@ struct RowGradient {
     const A corrected = factor * exponents.correction;
     const A corrected_slope = slope * exponents.correction * (is_capped ? A{1} : scale.scale);  // of x
     A x[W], dz[W];
-    widen_vector<T>(vector, x);
-    if (is_capped) {
-#pragma unroll
-      for (int j = 0; j < W; ++j) x[j] = capped_logit(scale, x[j]);
-    }
+    widen_logits<T>(scale, is_capped, vector, x);
 #pragma unroll
     for (int j = 0; j < W; ++j) {
       const A p = exponents.power(exponents.exponent(x[j]));

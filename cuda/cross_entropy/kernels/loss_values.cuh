@@ -32,11 +32,7 @@ __device__ __forceinline__ Partial<ComputeType<T>> take_vectors(const Logits& lo
 #pragma unroll
     for (const uint4& vector : vectors) {
       A x[W], e[W];
-      widen_vector<T>(vector, x);
-      if (is_capped) {
-#pragma unroll
-        for (int j = 0; j < W; ++j) x[j] = capped_logit(scale, x[j]);
-      }
+      widen_logits<T>(scale, is_capped, vector, x);
 #pragma unroll
       for (int j = 0; j < W; ++j) {
         e[j] = exponents.power(exponents.exponent(x[j]));

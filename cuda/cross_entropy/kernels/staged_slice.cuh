@@ -63,7 +63,7 @@ struct StagedSlice {
     return *reinterpret_cast<const T*>(memory + shift + column * size);
   }
 
-  // Vectors first, first + warp_lanes, ...; -infinity in place of vectors that do not exist.
+  // Loads vectors first, first + warp_lanes, and so on. A vector past the slice is -infinity.
   template <int kCount>
   __device__ __forceinline__ void load(int first, uint4 (&loaded)[kCount]) const {
     const auto load_all = [&](auto load_one) {
@@ -76,7 +76,7 @@ struct StagedSlice {
     const auto load_past = [&](auto words) {
       load_all([&](const uint4* at) { return shift_vectors_past<decltype(words)::value>(at[0], at[1], shift); });
     };
-    // One branch for all vectors in place of selects for each.
+    // All vectors have the same shift, so one branch finds the words of all.
     if (shift == 0)
       load_all([](const uint4* at) { return *at; });
     else if (shift < 4)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows held in registers: what a kernel is compiled for, which vectors of a row a thread has, and how it loads them.
+// Rows held in registers: what a kernel is compiled for, the vectors of a thread, and their loads.
 #pragma once
 
 #include "softmax/kernels/unaligned_row.cuh"

@@ -9,8 +9,8 @@ namespace flowk::softmax {
 // dx(row, j) = scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)); log_softmax: see flowk.h. All
 // operands are (rows, columns).
 //
-// The rows' threads are those of row_in_registers. dy and y are read once, into registers; the threads exchange one
-// sum. With a softcap these are gradients of z, and x is read for those of x.
+// Threads hold a row as in row_in_registers. dy and y are read once, into registers; the threads exchange one sum. With
+// a softcap this is the gradient of z, and x is read for the gradient of x.
 template <class Terms, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     row_in_registers_gradient(const __grid_constant__ GridConstant<RowInRegisters> mechanism,

@@ -7,8 +7,8 @@
 
 namespace flowk::softmax {
 
-// A block has contiguous images in shared memory, or a cluster has one, of which each block has some columns. It
-// computes the results in place. Each word of a plane has lanes_per_row threads per block, which share its columns. In
+// A block holds contiguous images in shared memory, or in a cluster some columns of one image. It computes the results
+// in place. Each word of a plane has lanes_per_row threads per block, which share its columns. In
 // a folded plane a row is twice, once for each half of its columns.
 template <class Strided, class T>
 __device__ __forceinline__ void compute_strided_planes(const StridedRows& mechanism, const SoftmaxParams& params) {
