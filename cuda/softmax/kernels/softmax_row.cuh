@@ -211,21 +211,29 @@ __device__ __forceinline__ void load_dense(const SoftmaxParams& params, const So
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     for (uint32_t& word : dense[i].words) word = ~0u;
-  const auto load_all = [&](const unsigned char* address, auto load) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (is_read(i)) dense[i] = load(address + i * step);
-  };
   // Are the aligned words around the row's mask inside the mask's memory?
   constexpr int word_bytes = 4;
   const bool is_inside =
       row.dense - params.dense_first >= word_bytes - 1 && params.dense_end - row.dense >= row.columns + 2 * word_bytes;
   if (is_aligned) {
-    load_all(first, [](const unsigned char* address) { return load_dense_aligned<kWidth>(address); });
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (is_read(i)) dense[i] = load_dense_aligned<kWidth>(first + i * step);
   } else if (is_inside) {
     const unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(first)) % word_bytes;
-    load_all(first - before,
-             [=](const unsigned char* address) { return load_dense_shifted<kWidth>(address, 8 * before); });
+    // All words of a batch, then all shifts: otherwise the loads of a vector wait for the words of the vector before.
+    constexpr int batch = kWidth == 8 && kCount > 4 ? 4 : kCount;
+#pragma unroll
+    for (int begin = 0; begin < kCount; begin += batch) {
+      uint32_t next[batch];
+#pragma unroll
+      for (int i = begin; i < begin + batch; ++i) {
+        next[i - begin] = ~0u;
+        if (is_read(i)) dense[i] = load_dense_words<kWidth>(first - before + i * step, &next[i - begin]);
+      }
+#pragma unroll
+      for (int i = begin; i < begin + batch; ++i) dense[i] = shifted_right(dense[i], next[i - begin], 8 * before);
+    }
   } else {
     // One byte at a time, shifted in above the previous ones.
     constexpr int last = kWidth == 8 ? 1 : 0;

@@ -38,7 +38,9 @@ struct SoftmaxTerms {
   static __device__ __forceinline__ void load_one(const SoftmaxParams& params, const SoftmaxRow& row, int column,
                                                   A (&inputs)[num_inputs]) {
     inputs[0] = negative_infinity<A>();
-    if (column >= 0 && is_unmasked<kMask>(row, column)) inputs[0] = load_score<T, kMask>(params, row, column);
+    if (column < 0) return;
+    const A score = load_score<T, kMask>(params, row, column);  // loaded at the same time as its mask
+    if (is_unmasked<kMask>(row, column)) inputs[0] = score;
   }
   // Masks columns of the vector at `column`, and negates its scores if the scale is negative.
   static __device__ __forceinline__ void prepare(const SoftmaxParams& params, const SoftmaxRow& row, int column,

@@ -224,17 +224,26 @@ __device__ __forceinline__ DenseWords<kWidth> load_dense_aligned(const unsigned 
   }
 }
 
-// The same from `shift` bits, 0 to 24, past an aligned address.
+// The aligned words that contain the bytes of one vector, for an address of any alignment. The last one is `next`.
 template <int kWidth>
-__device__ __forceinline__ DenseWords<kWidth> load_dense_shifted(const unsigned char* address, unsigned shift) {
+__device__ __forceinline__ DenseWords<kWidth> load_dense_words(const unsigned char* aligned, uint32_t* next) {
   constexpr int num_words = kWidth == 8 ? 2 : 1;
-  uint32_t words[num_words + 1];
+  const auto* const words = reinterpret_cast<const uint32_t*>(aligned);
+  DenseWords<kWidth> dense;
 #pragma unroll
-  for (int i = 0; i <= num_words; ++i) words[i] = reinterpret_cast<const uint32_t*>(address)[i];
-  DenseWords<kWidth> result;
-#pragma unroll
-  for (int i = 0; i < num_words; ++i) result.words[i] = __funnelshift_r(words[i], words[i + 1], shift);
-  return result;
+  for (int i = 0; i < num_words; ++i) dense.words[i] = words[i];
+  *next = words[num_words];
+  return dense;
+}
+
+// The vector's bytes in such words, `shift` bits, 0 to 24, after their start.
+template <int kWidth>
+__device__ __forceinline__ DenseWords<kWidth> shifted_right(const DenseWords<kWidth>& dense, uint32_t next,
+                                                            unsigned shift) {
+  if constexpr (kWidth == 8)
+    return {{__funnelshift_r(dense.words[0], dense.words[1], shift), __funnelshift_r(dense.words[1], next, shift)}};
+  else
+    return {{__funnelshift_r(dense.words[0], next, shift)}};
 }
 
 // Masks the columns of a vector at `column` outside [begin, end).

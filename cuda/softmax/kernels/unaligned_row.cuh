@@ -76,7 +76,9 @@ struct UnalignedRow {
   }
   __device__ __forceinline__ DenseWords<width> load_dense(int operand, int vector) const {
     const int byte = shift_of(row.dense + first * width) + (vector - first) * width;
-    return load_dense_shifted<width>(memory + operand * operand_bytes + (byte & ~3), 8 * (byte & 3));
+    uint32_t next;
+    const DenseWords<width> dense = load_dense_words<width>(memory + operand * operand_bytes + (byte & ~3), &next);
+    return shifted_right(dense, next, 8 * (byte & 3));
   }
   // Called before the first store, which takes the place of what another thread has read. The warps of one block have
   // passed a barrier since then, in the exchange of the row's sum. The exchange of a cluster has none: it waits for the
