@@ -29,7 +29,7 @@ KERNELS = [
 VECTORS = (1, 2, 4, 8, 16)
 CLUSTERS = (1, 2, 4, 8, 16)
 MAX_LANES = 512
-STAGED_COLUMNS = 1280
+STAGED_COLUMNS, STAGED_THREAD_COLUMNS = 9216, 52
 LAUNCH_BYTES = (4 << 20, 8 << 20, 16 << 20)  # split_row
 PERSISTENT_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10
 SHARED_ROW_VECTORS = (4, 8)  # row_in_shared, in registers
@@ -82,8 +82,10 @@ def configs_of(work: Any) -> list[Config]:
         configs += [
             Config("staged_rows", rows, lanes, threads)
             for rows, lanes, threads in itertools.product(rows_per_thread, (1, 2, 4, 8, 16, 32), (32, 64, 96, 128))
-            if lanes * 40 >= k and (lanes <= 16 or k >= 200) and threads >= lanes
+            if lanes * STAGED_THREAD_COLUMNS >= k and (lanes <= 16 or k >= 200) and threads >= lanes
         ]
+        whole_blocks = [lanes for lanes in (64, 96, 128, 192, 256) if k > 1000 and lanes * STAGED_THREAD_COLUMNS >= k]
+        configs += [Config("staged_rows", 1, lanes, lanes) for lanes in whole_blocks]
     configs += [
         Config("framed_rows", 0, lanes, threads)
         for lanes, threads in itertools.product((2, 4, 8, 16, 32), (32, 64, 128))

@@ -85,6 +85,7 @@ struct SoftmaxKernelRow {
   bool score_terms = false;             // and with a scale per row or a softcap
   bool bias_alone = false;              // takes a bias of x's type, and no other mask with it
   bool unaligned = false;               // row_in_registers: rows of any alignment, through shared memory
+  bool whole_block = false;             // staged_rows: a row has all threads of its block, two warps or more
 };
 
 // What a plan asks for.
@@ -103,6 +104,7 @@ struct SoftmaxKernelQuery {
   bool score_terms = false;
   bool bias_alone = false;
   bool unaligned = false;
+  bool whole_block = false;
 };
 
 constexpr bool takes(const SoftmaxKernelRow& row, int element_bytes, SoftmaxMask mask) {
@@ -117,7 +119,9 @@ constexpr SoftmaxMask kernel_mask(const SoftmaxKernelRow& row, SoftmaxMask mask)
   return mask == SoftmaxMask::none && row.mechanism == SoftmaxKernel::staged_rows ? SoftmaxMask::scores : mask;
 }
 
+// staged_rows: threads per block with several rows, and with one.
 constexpr int staged_threads = 128;
+constexpr int max_staged_lanes = 256;
 // strided_rows: a thread's columns are a multiple of strided_step(). Where is_general, it holds strided_general_columns
 // at a time.
 constexpr int strided_step(int words) { return words == 4 ? 1 : 4; }
@@ -172,6 +176,11 @@ constexpr SoftmaxKernelRow staged(bool backward, int types, int masks, int unit_
   return without_row_values({SoftmaxKernel::staged_rows, backward, types, masks, min_vectors, max_vectors,
                              staged_threads, blocks, SoftmaxForm::any, false, unit_columns});
 }
+constexpr SoftmaxKernelRow whole_block(SoftmaxKernelRow row, int max_threads) {
+  row.whole_block = true;
+  row.max_threads = max_threads;
+  return row;
+}
 constexpr SoftmaxKernelRow framed(bool backward, int types, int vectors, int blocks) {
   return without_row_values({SoftmaxKernel::framed_rows, backward, types, no_mask, 1, vectors, 128, blocks});
 }
@@ -194,13 +203,11 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
     // or 88. In the kernels for calls without, a scale per row of 16 bits would cost time in all calls.
     table::without_row_values(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1)),
-    table::without_sinks(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2)),
-    table::without_sinks(table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4)),
+    table::without_sinks(table::in_registers(bits_16, no_mask, SoftmaxForm::whole, 2)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 8),
-    table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2),
     table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 4),
-    table::without_row_values(table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 4)),
+    table::without_row_values(table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 4)),
     table::in_registers(bits_16, no_mask, SoftmaxForm::unfilled, 4, 3),
     table::with_row_scale(table::in_registers(bits_32, no_mask, SoftmaxForm::unfilled, 4)),
     table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 4),
@@ -232,10 +239,9 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_row_scale(table::converting(table::in_registers_backward(bits_16, 8))),
     // Vectors per thread in registers; the others are in shared memory.
     {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},
-    {SoftmaxKernel::row_in_shared, false, bits_32, no_mask, 8, 8},
     {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
-    // of 16 bits at 64, 56 and 48.
+    // of 16 bits at 48 to 80.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),
     table::staged(false, up_to_32_bits, no_mask, 1, 3, 4),
     table::staged(false, up_to_32_bits, no_mask, 1, 5, 8),
@@ -245,25 +251,28 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged(false, bits_16, no_bias, 4, 5, 6, 10),
     table::staged(false, bits_16, no_bias, 4, 7, 8, 9),
     table::staged(false, bits_16, no_bias, 4, 9, 10, 8),
-    table::staged(false, bits_32, no_mask, 4, 5, 6),
-    table::staged(false, bits_32, no_mask, 4, 7, 8),
+    table::staged(false, bits_16, dense_mask, 4, 11, 13, 6),
+    table::staged(false, bits_32, no_mask, 4, 5, 8),
     table::staged(false, bits_32, no_mask, 4, 9, 10, 7),
     table::staged(false, bits_32, dense_mask, 4, 5, 5),
     table::staged(false, bits_32, dense_mask, 4, 6, 7),
     table::staged(false, bits_32, dense_mask, 4, 8, 9, 8),
     table::staged(false, bits_16, bias_mask, 4, 3, 6, 10),
     table::staged(false, bits_16, bias_mask, 4, 7, 10, 8),
+    table::staged(false, bits_16, bias_mask, 4, 11, 13, 6),
     table::staged(false, bits_32, bias_mask, 4, 3, 5),
+    table::staged(false, bits_32, bias_mask, 4, 6, 8, 6),
+    table::whole_block(table::staged(false, bits_16, dense_mask, 4, 7, 10, 16), 64),
+    table::whole_block(table::staged(false, bits_32, dense_mask, 4, 5, 7, 4), max_staged_lanes),
+    table::whole_block(table::staged(false, bits_32, dense_mask, 4, 8, 9, 4), max_staged_lanes),
     table::staged_with_row_values(bits_32, 1, 1, 20),
     table::staged_with_row_values(bits_16, 4, 5, 6, 10),
     table::staged_with_row_values(bits_16, 4, 7, 8, 8),
-    table::staged_with_row_values(bits_32, 4, 5, 6),
-    table::staged_with_row_values(bits_32, 4, 7, 8),
+    table::staged_with_row_values(bits_32, 4, 5, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 20),
     table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
-    table::staged(true, bits_32, no_mask, 4, 3, 3, 6),
-    table::staged(true, bits_32, no_mask, 4, 4, 5, 6),
+    table::staged(true, bits_32, no_mask, 4, 3, 5, 6),
     // The vectors that a thread has in registers; it may have more.
     table::framed(false, bits_16, 1, 16),
     table::framed(false, bits_32, 3, 12),
@@ -316,7 +325,8 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          row.converts == query.converts && row.unit_columns == query.unit_columns &&
          (row.row_values || !query.row_values) && (row.sinks || !query.sinks) &&
          (row.score_terms || !query.score_terms) && (row.row_scale || row.score_terms || !query.row_scale) &&
-         (!row.bias_alone || query.bias_alone) && row.unaligned == query.unaligned;
+         (!row.bias_alone || query.bias_alone) && row.unaligned == query.unaligned &&
+         row.whole_block == query.whole_block;
 }
 
 // The index of the query's kernel; -1: there is none.
@@ -376,9 +386,17 @@ FLOWK_HOST_DEVICE constexpr int slice_slot_vectors(int partial_bytes, int slices
 // vector, because up to 16 bytes before the first and after the last row are read.
 constexpr int staged_unit_columns = 4;
 constexpr int max_staged_columns = 20;
-constexpr int max_staged_lanes = 32;
 constexpr int max_rows_per_thread = 16;
+// The mask of a row is read whole. flowk.h promises this under lengths, causal and window for no longer rows.
+constexpr int max_staged_interval_columns = 1280;
 constexpr int staged_barrier_bytes = 16;
+
+// The maxima, then the sums of a row's warps.
+constexpr int max_staged_warps = max_staged_lanes / warp_lanes;
+constexpr int staged_partials_bytes = max_staged_warps * 8;
+FLOWK_HOST_DEVICE constexpr int staged_exchange_bytes(int lanes_per_row) {
+  return lanes_per_row > warp_lanes ? 2 * staged_partials_bytes : 0;
+}
 constexpr int max_mask_runs = 16;
 constexpr int mask_run_bytes = 16;
 constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;

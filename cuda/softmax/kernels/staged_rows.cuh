@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of rows of up to 1,280 columns that start and end anywhere: a block copies a segment of
-// whole rows to shared memory by 16-byte vectors, computes the results in place by columns or by units of 4 columns,
-// and copies them out.
+// Softmax and its gradient of short rows, up to 9,000 columns under a dense mask, that start and end anywhere: a block
+// copies a segment of whole rows to shared memory by 16-byte vectors, computes the results in place by columns or by
+// units of 4 columns, and copies them out.
 #pragma once
 
 #include "softmax/kernels/staged_columns.cuh"
+#include "softmax/kernels/staged_thread.cuh"
 #include "softmax/kernels/staged_units.cuh"
 
 namespace flowk::softmax {
 
-// lanes_per_row threads per row, each with up to kMax units. kRowValues as in SoftmaxColumns.
-template <class Input, int kMax, int kMin, SoftmaxMask kMask, bool kRowValues>
+// lanes_per_row threads per row, each with up to kMax units. kRowValues as in SoftmaxColumns. With kWholeBlock they are
+// the block.
+template <class Input, int kMax, int kMin, SoftmaxMask kMask, bool kRowValues, bool kWholeBlock>
 struct SoftmaxUnits {
   using T = Input;
   using Units = ThreadUnits<T, kMax, kMin>;
@@ -21,8 +23,8 @@ struct SoftmaxUnits {
                                               const RowSegment& segment, const SegmentCopies& copies,
                                               unsigned char* memory) {
     constexpr bool has_bias = kMask == SoftmaxMask::bias, has_dense = kMask == SoftmaxMask::dense;
-    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
-    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const StagedThread<kWholeBlock> thread(params, staged, memory);
+    const int row_in_block = thread.row_in_block, lane = thread.lane;
     const unsigned char* const second = memory + staged.second_offset_bytes;
     const Units own(params, staged, segment, row_in_block, lane);
     const SoftmaxRow row = staged_row(params, segment, row_in_block);
@@ -81,12 +83,10 @@ struct SoftmaxUnits {
       if constexpr (kRowValues)
         if (row_values.has_softcap()) largest = cap(own, row, row_values.score, values);
     }
-    largest = max_over_lanes(largest, params.lanes_per_row);
+    largest = thread.max_over_row(largest);
     const ScoreSum<T> total = scores_to_results<T, unit_columns>(
         params, row_values.factor(), largest,
-        [&](auto value, float exponent) {
-          return row_values.with_sink(sum_over_lanes(value, params.lanes_per_row), largest, exponent);
-        },
+        [&](auto value, float exponent) { return row_values.with_sink(thread.sum_over_row(value), largest, exponent); },
         [&](int i) { return own.any_has(i / unit_columns); }, values);
     const auto sum = total.sum;
 #pragma unroll
@@ -142,8 +142,8 @@ struct GradientUnits : StagedGradient<T> {
   static __device__ __forceinline__ void work(const SoftmaxParams& params, const StagedRows& staged,
                                               const RowSegment& segment, const SegmentCopies& copies,
                                               unsigned char* memory) {
-    const int row_in_block = static_cast<int>(threadIdx.x) >> params.rows_shift;
-    const int lane = static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1);
+    const StagedThread<false> thread(params, staged, memory);
+    const int row_in_block = thread.row_in_block, lane = thread.lane;
     const Units own(params, staged, segment, row_in_block, lane);
     const SoftmaxRow row = staged_row(params, segment, row_in_block);
     unsigned char* const y_memory = memory + staged.second_offset_bytes;
@@ -169,7 +169,7 @@ struct GradientUnits : StagedGradient<T> {
 #pragma unroll
         for (int j = 0; j < unit_columns; ++j) sums[j] += terms.term(dy[j], y[j]);
       }
-      const float sum = sum_over_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), params.lanes_per_row);
+      const float sum = thread.sum_over_row((sums[0] + sums[1]) + (sums[2] + sums[3]));
 #pragma unroll
       for (int i = 0; i < kMax; ++i) {
         if (!own.any_has(i)) break;
@@ -205,7 +205,7 @@ struct StagedTermsOf {
     else if constexpr (row.unit_columns == 1)
       return std::type_identity<SoftmaxColumns<T, max, min, may_have_dense(kMask), row.row_values>>();
     else
-      return std::type_identity<SoftmaxUnits<T, max, min, kMask, row.row_values>>();
+      return std::type_identity<SoftmaxUnits<T, max, min, kMask, row.row_values, row.whole_block>>();
   }
 };
 template <class T, SoftmaxMask kMask, int kRow>
@@ -215,8 +215,8 @@ using StagedTerms = typename decltype(StagedTermsOf<T, kMask, kRow>::rows())::ty
 // scale * y(row, j) * (dy(row, j) - sum over i of y(row, i) * dy(row, i)). All operands are contiguous (rows, columns),
 // and all columns are read.
 //
-// A block has rows_per_block neighbouring rows, with lanes_per_row threads per row. Results overwrite x, or dy, in
-// shared memory.
+// A block has rows_per_block neighbouring rows of lanes_per_row threads each, at most a warp, or one row. Results
+// overwrite x, or dy, in shared memory.
 template <class Rows, int kRow>
 __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_blocks<kRow>())
     staged_rows(const __grid_constant__ GridConstant<StagedRows> staged,

@@ -75,6 +75,12 @@ void take_16_vectors(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
   }
 }
 
+// Is a row of 16 bits with a dense mask and tails so short that more threads, with 4 vectors each, are faster?
+bool takes_few_vectors(const SoftmaxCall& call) {
+  return call.mask == SoftmaxMask::dense && call.in_bytes == 2 && call.has_tails && !call.request.batch_invariant &&
+         call.row_bytes <= dense_tails_of_4_vectors_bytes;
+}
+
 // Threads per block if a row has a warp or less.
 int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
   const int32_t min_threads =
@@ -182,7 +188,7 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   const int32_t few_vectors = call.request.backward ? 2 : 4;
   const bool has_few_vectors =
       (call.mask == SoftmaxMask::bias ? call.has_bias_alone && call.has_tails : call.has_score_terms) ||
-      (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
+      takes_few_vectors(call) || (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
   if (has_few_vectors && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
     vectors = few_vectors;

@@ -10,6 +10,9 @@
 namespace flowk::softmax {
 namespace {
 
+// With fewer blocks some multiprocessors have no work.
+constexpr int64_t blocks_per_multiprocessor = 8;
+
 // Up to max_staged_columns columns one thread has whole rows, by single columns.
 bool has_single_columns(const SoftmaxCall& call) { return call.request.columns <= max_staged_columns; }
 
@@ -26,8 +29,9 @@ int32_t units_per_thread(const SoftmaxCall& call, int32_t lanes) {
   return min_units / lanes >= units - 1 ? static_cast<int32_t>(units) : 0;
 }
 
-SoftmaxKernelQuery query_of_units(const SoftmaxCall& call, int32_t units) {
-  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::staged_rows, units);
+SoftmaxKernelQuery query_of_lanes(const SoftmaxCall& call, int32_t lanes) {
+  SoftmaxKernelQuery query = query_of(call, SoftmaxKernel::staged_rows, units_per_thread(call, lanes));
+  query.whole_block = lanes > warp_lanes;
   query.unit_columns = has_single_columns(call) ? 1 : staged_unit_columns;
   return query;
 }
@@ -75,48 +79,61 @@ bool mask_fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
          mask_runs(call, rows_per_block(config)) <= max_mask_runs;
 }
 
+// Do neighbouring rows share the mask?
+bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && run_dim(call).strides[mask_operand(call)] == 0; }
+
+// A row has 2^n lanes of a warp, or whole warps, which are then the block.
+int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lanes + warp_lanes; }
+
+// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers.
+int32_t max_lanes(const SoftmaxCall& call) {
+  const bool are_few = call.rows.num_rows < blocks_per_multiprocessor * call.device.num_multiprocessors;
+  return are_few || (call.in_bytes == 2 && shares_mask(call)) ? warp_lanes : max_staged_lanes;
+}
+
+// Threads of a block with several rows.
+int32_t threads_of_rows(const SoftmaxCall& call, int32_t lanes) {
+  if (has_single_columns(call)) return staged_threads;
+  const int32_t max_threads = call.has_interval ? staged_interval_threads : staged_threads;
+  const bool has_bias = call.mask == SoftmaxMask::bias, shares = shares_mask(call);
+  const bool has_large_blocks =
+      call.in_bytes == 2 ? (shares && lanes >= 16) || (has_bias && lanes == warp_lanes) : has_bias && lanes >= 16;
+  if (!has_mask(call) || has_large_blocks) return max_threads;
+  if (shares) return 2 * warp_lanes;
+  // The fewest warps that read staged_masked_block_bytes, at least one for each of the two copies.
+  const int64_t warps = ceil_div(staged_masked_block_bytes, warp_lanes / lanes * call.row_bytes);
+  return static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(warps, 2) * warp_lanes, max_threads));
+}
+
 }  // namespace
 
 SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
-  const bool has_columns = has_single_columns(call);
   SoftmaxConfig config;
   StagedRows staged;
-  // float32 rows of two inputs need registers for more than their units.
-  const bool has_fewer_units = call.in_bytes == 4 && call.num_inputs == 2 && !has_columns;
-  const auto max_units = [&](int32_t lanes) {
-    if (has_columns) return max_staged_columns;
-    if (has_fewer_units) return lanes < 16 ? staged_units_of_two_inputs : staged_units_of_two_inputs + 1;
-    return call.in_bytes == 4 && call.has_dense ? staged_units_of_a_dense_mask : staged_units_of_one_input;
-  };
-  const int32_t max_threads = call.has_interval && !has_columns ? staged_interval_threads : staged_threads;
-  // The fewest threads that hold a row: each has about 100 instructions of its own.
-  const auto holds = [&](int32_t lanes) {
-    const int32_t units = units_per_thread(call, lanes);
-    return units <= max_units(lanes) && find_kernel(query_of_units(call, units)) >= 0;
-  };
+  // The fewest threads that hold a row: each has hundreds of instructions of its own.
+  const auto holds = [&](int32_t lanes) { return find_kernel(query_of_lanes(call, lanes)) >= 0; };
   int32_t& lanes = config.lanes_per_row = 1;
-  while (lanes < max_staged_lanes && !holds(lanes)) lanes *= 2;
-  if (has_columns) {
-    const int64_t pass_bytes = call.row_bytes * call.num_inputs * max_threads;
+  while (lanes < max_lanes(call) && !holds(lanes)) lanes = more_lanes(lanes);
+  if (lanes > warp_lanes) {
+    config.block_threads = lanes;
+    config.mechanism = staged;
+    return config;
+  }
+  if (has_single_columns(call)) {
+    const int64_t pass_bytes = call.row_bytes * call.num_inputs * staged_threads;
     staged.rows_per_thread =
         static_cast<int32_t>(std::min<int64_t>(ceil_div(staged_block_bytes, pass_bytes), max_rows_per_thread));
     if (staged.rows_per_thread > 4) staged.rows_per_thread += staged.rows_per_thread % 2;
   }
   // Few rows: more threads per row and smaller blocks, until every multiprocessor has work.
-  constexpr int64_t threads_per_multiprocessor = 512, blocks_per_multiprocessor = 8;
+  constexpr int64_t threads_per_multiprocessor = 512;
   const int64_t num_multiprocessors = call.device.num_multiprocessors;
   const auto has_few_threads = [&] {
     return call.rows.num_rows * lanes < threads_per_multiprocessor * num_multiprocessors;
   };
-  for (int32_t more = 2 * lanes; more <= max_staged_lanes && has_few_threads(); more *= 2)
+  for (int32_t more = 2 * lanes; more <= warp_lanes && has_few_threads(); more *= 2)
     if (holds(more)) lanes = more;
-  config.block_threads = max_threads;
-  if (call.has_dense && !has_columns) {
-    // The fewest warps that read staged_dense_block_bytes, at least one for each of the two copies.
-    const int64_t warps = ceil_div(staged_dense_block_bytes, warp_lanes / lanes * call.row_bytes);
-    config.block_threads =
-        static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(warps, 2) * warp_lanes, max_threads));
-  }
+  config.block_threads = threads_of_rows(call, lanes);
   const auto block_rows = [&] { return int64_t{config.block_threads / lanes * staged.rows_per_thread}; };
   const auto has_few_blocks = [&] {
     return ceil_div(call.rows.num_rows, block_rows()) < blocks_per_multiprocessor * num_multiprocessors;
@@ -131,20 +148,23 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows& mechanism) {
   if (!is_one_run(call) || config.cluster_blocks != 1) return false;
-  if (call.has_interval && call.rows.num_rows >= int64_t{1} << 31) return false;
+  if (call.has_interval &&
+      (call.rows.num_rows >= int64_t{1} << 31 || call.request.columns > max_staged_interval_columns))
+    return false;
   // One mask goes through shared memory.
   if (call.mask == SoftmaxMask::bias && (call.request.bias_dtype != call.request.in_dtype || call.has_dense))
     return false;
   const int32_t max_rows = has_single_columns(call) ? max_rows_per_thread : 1;
   if (mechanism.rows_per_thread < 1 || mechanism.rows_per_thread > max_rows) return false;
   return config.lanes_per_row <= max_staged_lanes && mask_fits(call, config) &&
-         segment_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes <=
+         segment_bytes(call, config) + second_bytes(call, config) + staged_barrier_bytes +
+                 staged_exchange_bytes(config.lanes_per_row) <=
              call.device.shared_bytes_per_block;
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig& config, const StagedRows&) {
   if (call.request.columns > max_staged_lanes * staged_unit_columns * max_staged_columns) return -1;
-  return find_kernel(query_of_units(call, units_per_thread(call, config.lanes_per_row)));
+  return find_kernel(query_of_lanes(call, config.lanes_per_row));
 }
 
 void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
@@ -155,7 +175,8 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
   mechanism.barrier_offset_bytes =
       mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));
-  plan->launch.shared_bytes = mechanism.barrier_offset_bytes + staged_barrier_bytes;
+  plan->launch.shared_bytes =
+      mechanism.barrier_offset_bytes + staged_barrier_bytes + staged_exchange_bytes(plan->config.lanes_per_row);
   if (!has_mask(call)) return;
   const SoftmaxOperand operand = mask_operand(call);
   const OperandMemory memory = memory_of(call, operand, mask_row_bytes(call));

@@ -95,6 +95,7 @@ void check_case(const SoftmaxCase& row) {
     for (const int lanes : {32, 96}) try_config(RowInShared{vectors}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
     for (const int rows : {1, 3}) try_config(StagedRows{.rows_per_thread = rows}, lanes, 64);
+  for (const int lanes : {64, 96, 128, 256}) try_config(StagedRows{}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16, 32, 64, 96}) try_config(FramedRows{}, lanes, lanes < 32 ? 64 : lanes);
   for (const int lanes : {1, 2, 4, 8})
     for (const int rows : {2, 4}) try_config(RowsByVectors{rows}, lanes, 64);

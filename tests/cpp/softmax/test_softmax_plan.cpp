@@ -51,7 +51,8 @@ TEST(no_kernel_of_the_table_hides_another) {
                              .row_scale = row.row_scale,
                              .score_terms = row.score_terms,
                              .bias_alone = row.bias_alone,
-                             .unaligned = row.unaligned}) == i);
+                             .unaligned = row.unaligned,
+                             .whole_block = row.whole_block}) == i);
   }
 }
 
