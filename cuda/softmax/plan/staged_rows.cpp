@@ -85,10 +85,11 @@ bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && run_dim(cal
 // A row has 2^n lanes of a warp, or whole warps, which are then the block.
 int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lanes + warp_lanes; }
 
-// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers.
+// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers, and rows that
+// share a mask find it in L1.
 int32_t max_lanes(const SoftmaxCall& call) {
   const bool are_few = call.rows.num_rows < blocks_per_multiprocessor * call.device.num_multiprocessors;
-  return are_few || (call.in_bytes == 2 && shares_mask(call)) ? warp_lanes : max_staged_lanes;
+  return are_few || shares_mask(call) ? warp_lanes : max_staged_lanes;
 }
 
 // Threads of a block with several rows.
