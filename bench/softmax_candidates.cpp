@@ -52,7 +52,7 @@ extern "C" FLOWK_API int flowk_bench_softmax_candidate(int backward, flowk_dtype
   const auto mechanism_of = [&]() -> SoftmaxMechanism {
     switch (static_cast<SoftmaxKernel>(kernel)) {
       case SoftmaxKernel::row_in_registers: return RowInRegisters{count};
-      case SoftmaxKernel::row_in_shared: return RowInShared{count};
+      case SoftmaxKernel::row_in_shared: return RowInShared{};
       case SoftmaxKernel::staged_rows: return StagedRows{.rows_per_thread = count};
       case SoftmaxKernel::rows_by_vectors: return RowsByVectors{count};
       case SoftmaxKernel::rows_in_lanes: return RowsInLanes{count};

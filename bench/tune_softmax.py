@@ -32,7 +32,7 @@ MAX_LANES = 512
 STAGED_COLUMNS, STAGED_THREAD_COLUMNS = 9216, 52
 LAUNCH_BYTES = (4 << 20, 8 << 20, 16 << 20)  # split_row
 PERSISTENT_THREADS, MULTIPROCESSORS, SHARED_BYTES = 512, 132, 227 << 10
-SHARED_ROW_VECTORS = (4, 8)  # row_in_shared, in registers
+SHARED_ROW_VECTORS = 4  # row_in_shared, in registers
 RESIDENT_BLOCKS = (0, 3, 4, 5, 6)  # per multiprocessor; 0: no limit
 USES_PDL = 1
 
@@ -74,9 +74,9 @@ def configs_of(work: Any) -> list[Config]:
             for resident in RESIDENT_BLOCKS:
                 if resident * lanes <= 1024:
                     configs.append(Config("row_in_registers", vectors, lanes, lanes, cluster, resident))
-    for vectors, threads, cluster in itertools.product(SHARED_ROW_VECTORS, (128, 256, 512), CLUSTERS):
-        if row_vectors >= 0.75 * vectors * threads * cluster and row_bytes >= 16384:
-            configs.append(Config("row_in_shared", vectors, threads, threads, cluster))
+    for threads, cluster in itertools.product((128, 256, 512), CLUSTERS):
+        if row_vectors >= 0.75 * SHARED_ROW_VECTORS * threads * cluster and row_bytes >= 16384:
+            configs.append(Config("row_in_shared", 0, threads, threads, cluster))
     if k <= STAGED_COLUMNS:
         rows_per_thread = (1, 2, 3, 4, 6, 8, 12, 16) if k <= 20 else (1,)
         configs += [

@@ -119,6 +119,8 @@ constexpr SoftmaxMask kernel_mask(const SoftmaxKernelRow& row, SoftmaxMask mask)
   return mask == SoftmaxMask::none && row.mechanism == SoftmaxKernel::staged_rows ? SoftmaxMask::scores : mask;
 }
 
+// row_in_shared: the vectors of a thread that are in registers; its others are in shared memory.
+constexpr int shared_row_register_vectors = 4;
 // staged_rows: threads per block with several rows, and with one.
 constexpr int staged_threads = 128;
 constexpr int max_staged_lanes = 256;
@@ -165,6 +167,16 @@ constexpr SoftmaxKernelRow unaligned(SoftmaxKernelRow row) {
 constexpr SoftmaxKernelRow without_row_values(SoftmaxKernelRow row) {
   row.row_values = false;
   return row;
+}
+constexpr SoftmaxKernelRow in_shared(bool backward, int masks) {
+  return {SoftmaxKernel::row_in_shared,
+          backward,
+          up_to_32_bits,
+          masks,
+          shared_row_register_vectors,
+          shared_row_register_vectors,
+          max_row_threads,
+          2};
 }
 constexpr SoftmaxKernelRow staged_with_row_values(int types, int unit_columns, int min_vectors, int max_vectors,
                                                   int blocks = 0) {
@@ -237,9 +249,8 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms(table::in_registers_backward(up_to_32_bits, 2)),
     table::with_row_scale(table::in_registers_backward(up_to_32_bits, 4, 2)),
     table::with_row_scale(table::converting(table::in_registers_backward(bits_16, 8))),
-    // Vectors per thread in registers; the others are in shared memory.
-    {SoftmaxKernel::row_in_shared, false, up_to_32_bits, no_bias, 4, 4, max_row_threads, 2},
-    {SoftmaxKernel::row_in_shared, true, up_to_32_bits, no_mask, 4, 4, max_row_threads, 2},
+    table::in_shared(false, no_bias),
+    table::in_shared(true, no_mask),
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
     // of 16 bits at 48 to 80.
     table::staged(false, up_to_32_bits, no_mask, 1, 1, 2),

@@ -154,7 +154,6 @@ struct RowInRegisters {
 
 // A block or a cluster holds a row in registers and shared memory.
 struct RowInShared {
-  int32_t vectors_per_thread = 0;    // in registers, 4 or 8
   int32_t vectors_offset_bytes = 0;  // set by the plan: of the vectors in shared memory
   friend bool operator==(const RowInShared&, const RowInShared&) = default;
 };

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(softmax_kernels[kRow].max_threads, kernel_bloc
   launch_dependent_grids();
   using T = typename Terms::T;
   using A = ComputeType<T>;
-  constexpr int width = vector_width<T>, kHeld = softmax_kernels[kRow].max_vectors, num_inputs = Terms::num_inputs;
+  constexpr int width = vector_width<T>, kHeld = shared_row_register_vectors, num_inputs = Terms::num_inputs;
   constexpr int num_stages = 3;  // the vectors in registers, then two halves of the vectors in shared memory
   constexpr bool has_dense = Terms::mask == SoftmaxMask::dense;
   const RowThreads group = row_threads(params);

@@ -10,48 +10,43 @@
 namespace flowk::softmax {
 namespace {
 
-int64_t shared_vectors(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors_in_registers) {
-  return std::max<int64_t>(vectors_from_line(call, config) - vectors_in_registers, 0);
+int64_t shared_vectors(const SoftmaxCall& call, const SoftmaxConfig& config) {
+  return std::max<int64_t>(vectors_from_line(call, config) - shared_row_register_vectors, 0);
 }
 
 int64_t offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return round_up(exchange_bytes(call, config), vector_bytes);
 }
 
-int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config, int32_t vectors_in_registers) {
+int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return offset_bytes(call, config) +
-         shared_vectors(call, config, vectors_in_registers) * config.block_threads * call.num_inputs * vector_bytes;
+         shared_vectors(call, config) * config.block_threads * call.num_inputs * vector_bytes;
 }
 
 }  // namespace
 
 SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningRow& tuning) {
   SoftmaxConfig config;
-  const bool is_tuned = tuning.shared_threads > 0;
-  const int32_t max_vectors = max_kernel_vectors(query_of(call, SoftmaxKernel::row_in_shared));
-  config.mechanism = RowInShared{.vectors_per_thread = is_tuned ? std::min(tuning.vectors_per_thread, max_vectors) : 4};
-  config.lanes_per_row = config.block_threads = is_tuned ? tuning.shared_threads : max_row_threads;
+  config.mechanism = RowInShared{};
+  config.lanes_per_row = config.block_threads = tuning.shared_threads > 0 ? tuning.shared_threads : max_row_threads;
   config.cluster_blocks = cluster_blocks_for(call, tuning.cluster_blocks);
   return config;
 }
 
-bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared& mechanism) {
-  const int32_t vectors = mechanism.vectors_per_thread;
+bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared&) {
   return call.is_one_type && call.vectors_agree && config.lanes_per_row == config.block_threads &&
-         config.lanes_per_row >= warp_lanes &&
-         shared_bytes(call, config, vectors) <= call.device.shared_bytes_per_block;
+         config.lanes_per_row >= warp_lanes && shared_bytes(call, config) <= call.device.shared_bytes_per_block;
 }
 
-int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInShared& mechanism) {
-  return find_kernel(query_of(call, SoftmaxKernel::row_in_shared, mechanism.vectors_per_thread));
+int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInShared&) {
+  return find_kernel(query_of(call, SoftmaxKernel::row_in_shared, shared_row_register_vectors));
 }
 
 void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan) {
-  const int32_t vectors = mechanism.vectors_per_thread;
   plan->params.starts_on_lines =
-      fits_from_line(call, plan->config, vectors + shared_vectors(call, plan->config, vectors));
+      fits_from_line(call, plan->config, shared_row_register_vectors + shared_vectors(call, plan->config));
   mechanism.vectors_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
-  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config, vectors));
+  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));
 }
 
 }  // namespace flowk::softmax

@@ -45,7 +45,7 @@ struct MechanismText {
 
   void vectors(int32_t count) { writer.add(", %d vector%s of 16 bytes per thread", count, plural(count)); }
   void operator()(const RowInRegisters& mechanism) { vectors(mechanism.vectors_per_thread); }
-  void operator()(const RowInShared& mechanism) { vectors(mechanism.vectors_per_thread); }
+  void operator()(const RowInShared&) { vectors(shared_row_register_vectors); }
   void operator()(const RowsInLanes& mechanism) { vectors(mechanism.vectors_per_thread); }
   void operator()(const FramedRows&) {}
   void operator()(const RowsByVectors& mechanism) { vectors(mechanism.rows_per_thread); }

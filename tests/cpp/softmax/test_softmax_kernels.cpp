@@ -56,7 +56,7 @@ void check_on_sm_90(const SoftmaxCase& row, CaseRun* run) {
   };
   const int blocks = row.columns < 1000 ? 2 : 8;
   for (const int vectors : {2, 8}) try_config(RowInRegisters{vectors}, 32, blocks);
-  try_config(RowInShared{4}, 32, blocks);
+  try_config(RowInShared{}, 32, blocks);
   try_config(TwoPassRow{}, 32, blocks);
   try_config(StagedRows{.rows_per_thread = 3}, 64, 1);
   if (row.columns >= 1000) try_config(PersistentRows{3}, persistent_threads, row.columns < 20000 ? 2 : 8);
@@ -91,8 +91,7 @@ void check_case(const SoftmaxCase& row) {
     for (const int lanes : {1, 4, 16, 32, 64, 96})
       if (int64_t{vectors} * lanes <= 4 * row_vectors + 64)
         try_config(RowInRegisters{vectors}, lanes, lanes < 32 ? 64 : lanes);
-  for (const int vectors : {4, 8})
-    for (const int lanes : {32, 96}) try_config(RowInShared{vectors}, lanes, lanes);
+  for (const int lanes : {32, 96}) try_config(RowInShared{}, lanes, lanes);
   for (const int lanes : {1, 2, 4, 8, 16, 32})
     for (const int rows : {1, 3}) try_config(StagedRows{.rows_per_thread = rows}, lanes, 64);
   for (const int lanes : {64, 96, 128, 256}) try_config(StagedRows{}, lanes, lanes);

@@ -329,8 +329,7 @@ TEST(configs_that_cannot_hold_a_row_are_refused) {
   CHECK(!fits(RowInRegisters{1}, 32, 32, 3, h200));
   CHECK(fits(StagedRows{}, 32, 128, 1, h200));
   CHECK(!fits(StagedRows{}, 16, 128, 1, h200));  // no kernel with 16 units per thread
-  CHECK(fits(RowInShared{4}, 128, 128, 1, h200));
-  CHECK(!fits(RowInShared{0}, 128, 128, 1, h200));  // no such kernel
+  CHECK(fits(RowInShared{}, 128, 128, 1, h200));
   CHECK(fits(TwoPassRow{}, 128, 128, 1, h200));
 }
 
