@@ -398,20 +398,21 @@ FLOWK_HOST_DEVICE constexpr int slice_slot_vectors(int partial_bytes, int slices
 constexpr int staged_unit_columns = 4;
 constexpr int max_staged_columns = 20;
 constexpr int max_rows_per_thread = 16;
-// The mask of a row is read whole. flowk.h promises this under lengths, causal and window for no longer rows.
-constexpr int max_staged_interval_columns = 1280;
 constexpr int staged_barrier_bytes = 16;
+constexpr int max_mask_runs = 16;
+constexpr int mask_run_bytes = 16;
+constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
+static_assert(mask_table_bytes % vector_bytes == 0);
 
-// The maxima, then the sums of a row's warps.
+// Its rows of a whole block: the maxima of the block's warps in shared memory, then their sums.
 constexpr int max_staged_warps = max_staged_lanes / warp_lanes;
 constexpr int staged_partials_bytes = max_staged_warps * 8;
 FLOWK_HOST_DEVICE constexpr int staged_exchange_bytes(int lanes_per_row) {
   return lanes_per_row > warp_lanes ? 2 * staged_partials_bytes : 0;
 }
-constexpr int max_mask_runs = 16;
-constexpr int mask_run_bytes = 16;
-constexpr int mask_table_bytes = (max_mask_runs + 2) * mask_run_bytes + vector_bytes;
-static_assert(mask_table_bytes % vector_bytes == 0);
+
+// The mask of a row is read whole. Under lengths, causal and window flowk.h promises that no longer rows are.
+constexpr int max_staged_interval_columns = 1280;
 
 // strided_rows: partial results from one thread of a row to the next. With a pitch of `rows` there would be bank
 // conflicts.
