@@ -18,7 +18,7 @@ int64_t offset_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return round_up(exchange_bytes(call, config), vector_bytes);
 }
 
-int64_t shared_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
+int64_t shared_memory_bytes(const SoftmaxCall& call, const SoftmaxConfig& config) {
   return offset_bytes(call, config) +
          shared_vectors(call, config) * config.block_threads * call.num_inputs * vector_bytes;
 }
@@ -35,7 +35,7 @@ SoftmaxConfig choose_row_in_shared(const SoftmaxCall& call, const SoftmaxTuningR
 
 bool fits(const SoftmaxCall& call, const SoftmaxConfig& config, const RowInShared&) {
   return call.is_one_type && call.vectors_agree && config.lanes_per_row == config.block_threads &&
-         config.lanes_per_row >= warp_lanes && shared_bytes(call, config) <= call.device.shared_bytes_per_block;
+         config.lanes_per_row >= warp_lanes && shared_memory_bytes(call, config) <= call.device.shared_bytes_per_block;
 }
 
 int32_t kernel_of(const SoftmaxCall& call, const SoftmaxConfig&, const RowInShared&) {
@@ -46,7 +46,7 @@ void fill(const SoftmaxCall& call, RowInShared& mechanism, SoftmaxPlan* plan) {
   plan->params.starts_on_lines =
       fits_from_line(call, plan->config, shared_row_register_vectors + shared_vectors(call, plan->config));
   mechanism.vectors_offset_bytes = static_cast<int32_t>(offset_bytes(call, plan->config));
-  plan->launch.shared_bytes = static_cast<int32_t>(shared_bytes(call, plan->config));
+  plan->launch.shared_bytes = static_cast<int32_t>(shared_memory_bytes(call, plan->config));
 }
 
 }  // namespace flowk::softmax
