@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "softmax/plan/softmax_mechanisms.h"
+#include "softmax/plan/softmax_threads.h"
 
 namespace flowk::softmax {
 namespace {
@@ -10,8 +11,8 @@ namespace {
 // The longest rows that staged_rows is the fastest for.
 int64_t max_staged_row_columns(const SoftmaxCall& call) {
   if (call.request.backward) return call.has_interval ? INT64_MAX : staged_gradient_columns;
-  const bool shares_bias = call.output_rows.dims[0].strides[softmax_bias_or_y] == 0;
-  if (call.mask == SoftmaxMask::bias && call.in_bytes == 4 && !shares_bias) return staged_32_bit_bias_columns;
+  if (call.mask == SoftmaxMask::bias && call.in_bytes == 4 && !rows_share(call, softmax_bias_or_y))
+    return staged_32_bit_bias_columns;
   const bool has_edges = !is_aligned(call, softmax_x, int64_t{staged_unit_columns} * call.in_bytes);
   const bool has_costly_edges =
       has_edges && !may_have_dense(call.mask) && (call.in_bytes == 2 || has_scaled_scores(call.mask));

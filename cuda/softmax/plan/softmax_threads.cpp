@@ -67,6 +67,10 @@ bool is_one_run(const SoftmaxCall& call) {
   return is_run(softmax_x) && is_run(softmax_out) && (!call.request.backward || is_run(softmax_bias_or_y));
 }
 
+bool rows_share(const SoftmaxCall& call, SoftmaxOperand operand) {
+  return call.output_rows.dims[0].strides[operand] == 0;
+}
+
 int64_t first_column_step(const SoftmaxCall& call, int64_t unit_columns) {
   const auto first =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(call.request.pointers[softmax_x])) / call.in_bytes;

@@ -34,6 +34,9 @@ bool is_one_run(const SoftmaxCall& call);
 // Of such rows: they start at multiples of this number of columns in aligned units of `unit_columns` columns.
 int64_t first_column_step(const SoftmaxCall& call, int64_t unit_columns);
 
+// Do neighbouring rows of the output share a row of the operand?
+bool rows_share(const SoftmaxCall& call, SoftmaxOperand operand);
+
 int32_t rows_per_block(const SoftmaxConfig& config);
 
 // Bytes of shared memory for a block's rows of x, which may start and end inside a vector.

@@ -79,8 +79,7 @@ bool mask_fits(const SoftmaxCall& call, const SoftmaxConfig& config) {
          mask_runs(call, rows_per_block(config)) <= max_mask_runs;
 }
 
-// Do neighbouring rows share the mask?
-bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && run_dim(call).strides[mask_operand(call)] == 0; }
+bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && rows_share(call, mask_operand(call)); }
 
 // A row has 2^n lanes of a warp, or whole warps, which are then the block.
 int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lanes + warp_lanes; }
@@ -89,7 +88,7 @@ int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lane
 // share a mask find it in L1.
 int32_t max_lanes(const SoftmaxCall& call) {
   const bool are_few = call.rows.num_rows < blocks_per_multiprocessor * call.device.num_multiprocessors;
-  return are_few || shares_mask(call) ? warp_lanes : max_staged_lanes;
+  return call.mask != SoftmaxMask::dense || are_few || shares_mask(call) ? warp_lanes : max_staged_lanes;
 }
 
 // Threads of a block with several rows.
