@@ -216,6 +216,8 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // or 88. In the kernels for calls without, a scale per row of 16 bits would cost time in all calls.
     table::without_row_values(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::whole, 1)),
     table::without_sinks(table::in_registers(up_to_32_bits, no_mask, SoftmaxForm::whole, 2)),
+    table::without_sinks(table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 4)),
+    table::in_registers(bits_32, dense_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_32, bias_mask, SoftmaxForm::whole, 8),
     table::in_registers(bits_16, bias_mask, SoftmaxForm::unfilled, 2),
     table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 4),
@@ -227,7 +229,7 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_row_scale(table::in_registers(bits_16, no_mask, SoftmaxForm::unfilled, 8, 2)),
     table::without_row_values(table::in_registers(bits_16, dense_mask, SoftmaxForm::unfilled, 8)),
     table::in_registers(bits_32, dense_mask, SoftmaxForm::unfilled, 8, 3, 256),
-    table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::unfilled, 8),
+    table::in_registers(bits_32, bias_mask, SoftmaxForm::unfilled, 8),
     table::in_registers(bits_32, no_bias, SoftmaxForm::unfilled, 16),
     table::in_registers(bits_32, no_mask, SoftmaxForm::aligned, 8, 2),
     table::with_score_terms(table::in_registers(up_to_32_bits, score_mask, SoftmaxForm::unfilled, 4, 2)),
@@ -281,7 +283,6 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged_with_row_values(bits_32, 4, 5, 6),
     table::staged_with_row_values(bits_32, 4, 7, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 20),
-    table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 5, 6),
     // The vectors that a thread has in registers; it may have more.

@@ -171,6 +171,20 @@ struct StagedMask {
   friend bool operator==(const StagedMask&, const StagedMask&) = default;
 };
 
+// The rows of a block in the order of the groups of threads that have them: the bits of a group's number, rotated, are
+// the number of its row. Neighbouring groups then have rows 2^shift apart, so that rows that are read at the same time
+// lie in different banks of shared memory.
+struct StagedRowOrder {
+  int32_t shift = 0;
+  int32_t mask = -1;  // the block's 2^bits rows - 1
+  int32_t bits = 31;
+  FLOWK_HOST_DEVICE int row_of(int group) const {
+    const int shifted = group << shift;
+    return (shifted & mask) | shifted >> bits;
+  }
+  friend bool operator==(const StagedRowOrder&, const StagedRowOrder&) = default;
+};
+
 // A block stages a segment of short rows in shared memory; one thread or a few threads have a row.
 struct StagedRows {
   int32_t rows_per_thread = 1;  // one after the other
@@ -182,6 +196,7 @@ struct StagedRows {
   int32_t second_offset_bytes = 0;  // in shared memory: of the mask or y
   int32_t barrier_offset_bytes = 0;
   StagedMask mask = {};
+  StagedRowOrder row_order = {};  // of rows in units
   friend bool operator==(const StagedRows&, const StagedRows&) = default;
 };
 

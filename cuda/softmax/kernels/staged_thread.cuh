@@ -16,7 +16,7 @@ struct StagedThread {
   unsigned char* partials;
 
   __device__ __forceinline__ StagedThread(const SoftmaxParams& params, const StagedRows& staged, unsigned char* memory)
-      : row_in_block(kWholeBlock ? 0 : static_cast<int>(threadIdx.x) >> params.rows_shift),
+      : row_in_block(kWholeBlock ? 0 : staged.row_order.row_of(static_cast<int>(threadIdx.x) >> params.rows_shift)),
         lane(kWholeBlock ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x) & (params.lanes_per_row - 1)),
         lanes(params.lanes_per_row),
         partials(memory + staged.barrier_offset_bytes + staged_barrier_bytes) {}

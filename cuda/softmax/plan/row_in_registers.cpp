@@ -54,9 +54,12 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
   if (call.request.backward) return;
   // With 4 vectors per thread, no thread lacks one.
   const bool fits_4 = held(4) == call.row_vectors && held(4) < held(8);
+  // With 8, a warp has the row.
+  const bool fits_warp = call.mask == SoftmaxMask::bias && call.in_bytes == 4 && lanes(4) == 2 * warp_lanes;
   if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
     *vectors = 4;
-  else if (*vectors == 4 && held(8) <= held(4) && has_less_than(4, enough_of_4_vectors(call, lanes(4))))
+  else if (*vectors == 4 && held(8) <= held(4) &&
+           (fits_warp || has_less_than(4, enough_of_4_vectors(call, lanes(4)))))
     *vectors = 8;
 }
 
@@ -97,8 +100,8 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 // Is one of two inputs in L2, or are columns of both masked? Threads then need more vectors, so that enough loads are
 // in flight.
 bool reads_less(const SoftmaxCall& call) {
-  if (call.row_vectors < warp_lanes) return false;
-  if (call.request.backward) return call.has_interval;
+  if (call.request.backward) return call.has_interval && call.row_vectors >= warp_lanes;
+  if (call.row_vectors < 8) return false;
   if (call.request.batch_invariant) return false;  // whether rows share a bias must not change a result
   if (call.mask != SoftmaxMask::bias || call.in_bytes != 2) return false;
   return std::any_of(call.rows.dims, call.rows.dims + call.rows.rank,

@@ -19,6 +19,19 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   return has_costly_edges ? staged_edge_columns : INT64_MAX;
 }
 
+// Does row_in_registers take a row with a mask or a bias, which starts or ends inside a unit, by as many threads as
+// staged_rows, and fill their vectors? A float32 row with a dense mask has fewer vectors per thread.
+bool fills_registers(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
+  const int32_t lanes = in_registers.lanes_per_row;
+  const bool has_bias = call.mask == SoftmaxMask::bias;
+  if (!may_have_dense(call.mask) || (call.in_bytes == 2 ? lanes != warp_lanes : !has_bias || lanes > warp_lanes))
+    return false;
+  if (first_column_step(call, staged_unit_columns) == staged_unit_columns) return false;
+  const int64_t vectors = int64_t{lanes} * in_registers.as<RowInRegisters>().vectors_per_thread;
+  const int32_t fill = has_bias && call.in_bytes == 2 ? filled_registers_with_16_bit_bias : filled_registers;
+  return 100 * call.row_vectors >= fill * vectors && choose_staged_rows(call).lanes_per_row >= lanes;
+}
+
 // Is staged_rows faster than row_in_registers? It is for rows with tails, and for rows that leave many vectors of their
 // threads empty.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
@@ -27,8 +40,9 @@ bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_regist
   const auto has_less_than = [&](int32_t percent) { return 100 * call.row_vectors < percent * vectors; };
   if (call.request.backward && call.has_interval && (call.in_bytes == 4 || call.row_vectors >= warp_lanes))
     return has_less_than(staged_gradient_fill);
-  if (call.has_tails) return true;
-  return call.mask != SoftmaxMask::scores && has_less_than(staged_fill);
+  if (call.has_tails) return !fills_registers(call, in_registers);
+  const bool has_32_bit_bias = call.mask == SoftmaxMask::bias && call.in_bytes == 4;
+  return call.mask != SoftmaxMask::scores && has_less_than(has_32_bit_bias ? staged_32_bit_bias_fill : staged_fill);
 }
 
 // A row of framed_rows has at most a warp: a few rows leave threads of the GPU without work.

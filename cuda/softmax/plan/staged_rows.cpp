@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // staged_rows: chooses the threads per row and the rows per block, and lays out the block's shared memory.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "core/divide.h"
@@ -84,25 +85,66 @@ bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && rows_share(
 // A row has 2^n lanes of a warp, or whole warps, which are then the block.
 int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lanes + warp_lanes; }
 
-// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers, and rows that
-// share a mask find it in L1.
+// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers, and long rows
+// that share a mask find it in L1.
 int32_t max_lanes(const SoftmaxCall& call) {
   const bool are_few = call.rows.num_rows < blocks_per_multiprocessor * call.device.num_multiprocessors;
-  return call.mask != SoftmaxMask::dense || are_few || shares_mask(call) ? warp_lanes : max_staged_lanes;
+  const bool is_shared_and_long =
+      shares_mask(call) && (call.in_bytes == 2 || call.request.columns > staged_32_bit_shared_mask_columns);
+  return call.mask != SoftmaxMask::dense || are_few || is_shared_and_long ? warp_lanes : max_staged_lanes;
 }
 
-// Threads of a block with several rows.
+// The most units that threads read at the same time from one bank of shared memory; 1 is the best.
+int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, const StagedRowOrder& order) {
+  constexpr int64_t banks_bytes = 128;
+  const int64_t unit_bytes = int64_t{staged_unit_columns} * call.in_bytes, units = banks_bytes / unit_bytes;
+  int32_t readers[banks_bytes / (2 * staged_unit_columns)] = {}, most = 0;
+  for (int32_t thread = 0; thread < units; ++thread) {
+    const int64_t first_unit = order.row_of(thread / lanes) * call.row_bytes / unit_bytes;
+    most = std::max(most, ++readers[(first_unit + thread % lanes) % units]);
+  }
+  return most;
+}
+
+// That many conflicts are worth another order, more threads per row or larger blocks.
+constexpr int32_t many_bank_conflicts = 4;
+
+StagedRowOrder choose_row_order(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
+  StagedRowOrder best;
+  const int32_t rows = threads / lanes;
+  int32_t fewest = bank_conflicts(call, lanes, best);
+  if (fewest < many_bank_conflicts || !std::has_single_bit(static_cast<uint32_t>(rows))) return best;
+  const int32_t bits = std::countr_zero(static_cast<uint32_t>(rows));
+  for (int32_t shift = 1; shift < bits; ++shift) {
+    const StagedRowOrder order = {shift, rows - 1, bits};
+    const int32_t conflicts = bank_conflicts(call, lanes, order);
+    if (conflicts < fewest) fewest = conflicts, best = order;
+  }
+  return best;
+}
+
+// With the best order of a block's rows.
+int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
+  return bank_conflicts(call, lanes, choose_row_order(call, lanes, threads));
+}
+
+constexpr int32_t masked_threads = 2 * warp_lanes;
+
+// Threads of a block with several rows. Two warps start the copies of x and of a mask. Larger blocks are for long rows
+// that share a mask or have a float32 bias, for threads that read little, and against bank conflicts.
 int32_t threads_of_rows(const SoftmaxCall& call, int32_t lanes) {
   if (has_single_columns(call)) return staged_threads;
   const int32_t max_threads = call.has_interval ? staged_interval_threads : staged_threads;
-  const bool has_bias = call.mask == SoftmaxMask::bias, shares = shares_mask(call);
-  const bool has_large_blocks =
-      call.in_bytes == 2 ? (shares && lanes >= 16) || (has_bias && lanes == warp_lanes) : has_bias && lanes >= 16;
-  if (!has_mask(call) || has_large_blocks) return max_threads;
-  if (shares) return 2 * warp_lanes;
-  // The fewest warps that read staged_masked_block_bytes, at least one for each of the two copies.
-  const int64_t warps = ceil_div(staged_masked_block_bytes, warp_lanes / lanes * call.row_bytes);
-  return static_cast<int32_t>(std::min<int64_t>(std::max<int64_t>(warps, 2) * warp_lanes, max_threads));
+  if (!has_mask(call)) return max_threads;
+  const bool shares = shares_mask(call);
+  if (lanes >= 16 && (call.in_bytes == 2 ? shares : call.mask == SoftmaxMask::bias)) return max_threads;
+  if (!shares && lanes == 1) {
+    const int64_t warps = ceil_div(staged_masked_block_bytes, warp_lanes * call.row_bytes);
+    return static_cast<int32_t>(std::clamp<int64_t>(warps * warp_lanes, masked_threads, max_threads));
+  }
+  const int32_t conflicts = bank_conflicts(call, lanes, masked_threads);
+  const bool are_fewer = conflicts >= many_bank_conflicts && bank_conflicts(call, lanes, max_threads) < conflicts;
+  return are_fewer ? max_threads : masked_threads;
 }
 
 }  // namespace
@@ -114,6 +156,10 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   const auto holds = [&](int32_t lanes) { return find_kernel(query_of_lanes(call, lanes)) >= 0; };
   int32_t& lanes = config.lanes_per_row = 1;
   while (lanes < max_lanes(call) && !holds(lanes)) lanes = more_lanes(lanes);
+  if (!has_single_columns(call) && lanes < warp_lanes && holds(2 * lanes)) {
+    const int32_t conflicts = bank_conflicts(call, lanes, staged_threads);
+    if (conflicts >= many_bank_conflicts && bank_conflicts(call, 2 * lanes, staged_threads) < conflicts) lanes *= 2;
+  }
   if (lanes > warp_lanes) {
     config.block_threads = lanes;
     config.mechanism = staged;
@@ -172,6 +218,8 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.units_per_thread = units_per_thread(call, plan->config.lanes_per_row);
   mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
   mechanism.copies_rows = copies_rows(call);
+  if (!has_single_columns(call))
+    mechanism.row_order = choose_row_order(call, plan->config.lanes_per_row, plan->config.block_threads);
   mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
   mechanism.barrier_offset_bytes =
       mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));

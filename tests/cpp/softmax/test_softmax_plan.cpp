@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What plans of softmax promise.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -160,6 +161,30 @@ TEST(staged_rows_lie_in_units) {
       const SoftmaxPlan plan = plan_of(request_of(dtype, 1 << 20, columns), h200);
       CHECK(columns * dtype_info(dtype).element_bytes % 16 == 0 || plan.config.kernel() == SoftmaxKernel::staged_rows);
     }
+}
+
+// Rows of 65 float16 are 2 bytes longer than the 128 bytes of all banks: neighbouring ones start in the same banks. The
+// 8 rows of two threads that are read at the same time are therefore 8 rows apart.
+TEST(rows_that_are_read_at_the_same_time_lie_in_different_banks) {
+  const SoftmaxPlan plan = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 65), h200);
+  const StagedRowOrder order = plan.config.as<StagedRows>().row_order;
+  CHECK(plan.config.lanes_per_row == 2 && plan.params.rows_per_block == 64);
+  for (int group = 0; group < 8; ++group) CHECK(order.row_of(group) == 8 * group);
+  for (const int64_t columns : {63, 65, 77, 96, 127, 129, 160, 193, 257})
+    for (const bool dense : {false, true}) {
+      const SoftmaxPlan other = plan_of(request_of(FLOWK_FLOAT16, 1 << 20, columns, dense), h200);
+      const StagedRowOrder& of_other = other.config.as<StagedRows>().row_order;
+      std::vector<bool> has_row(static_cast<size_t>(other.params.rows_per_block));
+      for (int group = 0; group < other.params.rows_per_block; ++group)
+        has_row.at(static_cast<size_t>(of_other.row_of(group))) = true;
+      CHECK(std::find(has_row.begin(), has_row.end(), false) == has_row.end());
+    }
+}
+
+// Two threads hold a row of 96 float16, but 4 do: of 192 bytes, every second row starts in the same bank.
+TEST(rows_in_the_same_banks_have_more_threads) {
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 96, true), h200).config.lanes_per_row == 4);
+  CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 88, true), h200).config.lanes_per_row == 2);
 }
 
 // Of causal rows, with the diagonal at their first column.
