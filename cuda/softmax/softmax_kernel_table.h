@@ -283,6 +283,7 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::staged_with_row_values(bits_32, 4, 5, 6),
     table::staged_with_row_values(bits_32, 4, 7, 8),
     table::staged(true, up_to_32_bits, no_mask, 1, 1, 20),
+    table::staged(true, bits_16, no_mask, 4, 3, 5, 6),
     table::staged(true, bits_16, no_mask, 4, 6, 10, 6),
     table::staged(true, bits_32, no_mask, 4, 3, 5, 6),
     // The vectors that a thread has in registers; it may have more.

@@ -171,17 +171,14 @@ struct StagedMask {
   friend bool operator==(const StagedMask&, const StagedMask&) = default;
 };
 
-// The rows of a block in the order of the groups of threads that have them: the bits of a group's number, rotated, are
-// the number of its row. Neighbouring groups then have rows 2^shift apart, so that rows that are read at the same time
-// lie in different banks of shared memory.
+// The rows of a block in the order of the groups of threads that have them: neighbouring groups have rows `step` apart,
+// so that rows that are read at the same time lie in different banks of shared memory. With n = the block's rows / step,
+// group g has row (g % n) * step + g / n.
 struct StagedRowOrder {
-  int32_t shift = 0;
-  int32_t mask = -1;  // the block's 2^bits rows - 1
-  int32_t bits = 31;
-  FLOWK_HOST_DEVICE int row_of(int group) const {
-    const int shifted = group << shift;
-    return (shifted & mask) | shifted >> bits;
-  }
+  int32_t step = 1;
+  int32_t mask = -1;   // n - 1
+  int32_t shift = 31;  // log2(n)
+  FLOWK_HOST_DEVICE int row_of(int group) const { return (group & mask) * step + (group >> shift); }
   friend bool operator==(const StagedRowOrder&, const StagedRowOrder&) = default;
 };
 

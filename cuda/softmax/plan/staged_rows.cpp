@@ -114,9 +114,9 @@ StagedRowOrder choose_row_order(const SoftmaxCall& call, int32_t lanes, int32_t 
   const int32_t rows = threads / lanes;
   int32_t fewest = bank_conflicts(call, lanes, best);
   if (fewest < many_bank_conflicts || !std::has_single_bit(static_cast<uint32_t>(rows))) return best;
-  const int32_t bits = std::countr_zero(static_cast<uint32_t>(rows));
-  for (int32_t shift = 1; shift < bits; ++shift) {
-    const StagedRowOrder order = {shift, rows - 1, bits};
+  for (int32_t step = 2; step < rows; step *= 2) {
+    const int32_t n = rows / step;
+    const StagedRowOrder order = {step, n - 1, std::countr_zero(static_cast<uint32_t>(n))};
     const int32_t conflicts = bank_conflicts(call, lanes, order);
     if (conflicts < fewest) fewest = conflicts, best = order;
   }
