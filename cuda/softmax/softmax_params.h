@@ -7,7 +7,7 @@
 #include "core/divide.h"
 #include "core/iteration_space.h"
 #include "flowk/flowk.h"
-#include "softmax/softmax_kernel_table.h"
+#include "softmax/softmax_layout.h"
 
 namespace flowk::softmax {
 
@@ -172,8 +172,8 @@ struct StagedMask {
 };
 
 // The rows of a block in the order of the groups of threads that have them: neighbouring groups have rows `step` apart,
-// so that rows that are read at the same time lie in different banks of shared memory. With n = the block's rows / step,
-// group g has row (g % n) * step + g / n.
+// so that rows that are read at the same time lie in different banks of shared memory. With n = the block's rows /
+// step, group g has row (g % n) * step + g / n.
 struct StagedRowOrder {
   int32_t step = 1;
   int32_t mask = -1;   // n - 1

@@ -116,7 +116,7 @@ struct RowScale {
 // from the largest score. Kernels that compute exponentials again hold nothing.
 template <class Kernel, class IsPast, int kScores, int kValues>
 __device__ __forceinline__ void take_exponentials(
-    const SoftmaxParams& params, const IsPast& is_past, const RegisterRow<Kernel>& thread,
+    [[maybe_unused]] const SoftmaxParams& params, const IsPast& is_past, const RegisterRow<Kernel>& thread,
     const ScoreScale<typename Kernel::T, Kernel::mask>& to_exponent, const uint4 (&x)[Kernel::vectors],
     [[maybe_unused]] const typename Kernel::A (&scores)[kScores], [[maybe_unused]] bool keeps_differences,
     [[maybe_unused]] typename Kernel::A (&values)[kValues], ThreadSum<typename Kernel::T>* sum) {

@@ -96,12 +96,12 @@ int32_t max_lanes(const SoftmaxCall& call) {
 
 // The most units that threads read at the same time from one bank of shared memory; 1 is the best.
 int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, const StagedRowOrder& order) {
-  constexpr int64_t banks_bytes = 128;
-  const int64_t unit_bytes = int64_t{staged_unit_columns} * call.in_bytes, units = banks_bytes / unit_bytes;
-  int32_t readers[banks_bytes / (2 * staged_unit_columns)] = {}, most = 0;
-  for (int32_t thread = 0; thread < units; ++thread) {
-    const int64_t first_unit = order.row_of(thread / lanes) * call.row_bytes / unit_bytes;
-    most = std::max(most, ++readers[(first_unit + thread % lanes) % units]);
+  constexpr int32_t max_units = 16;  // of 8 bytes, in all banks
+  const int32_t unit_shift = call.in_bytes == 2 ? 3 : 4, units = call.in_bytes == 2 ? max_units : max_units / 2;
+  int32_t readers[max_units] = {}, most = 1;
+  for (int32_t row = 0; (row + 1) * lanes <= units; ++row) {
+    const auto first = static_cast<int32_t>(order.row_of(row) * call.row_bytes >> unit_shift);
+    for (int32_t lane = 0; lane < lanes; ++lane) most = std::max(most, ++readers[(first + lane) & (units - 1)]);
   }
   return most;
 }
