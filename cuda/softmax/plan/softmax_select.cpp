@@ -19,8 +19,8 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   return has_costly_edges ? staged_edge_columns : INT64_MAX;
 }
 
-// Does row_in_registers take a row with a mask or a bias, which starts or ends inside a unit, by as many threads as
-// staged_rows, and fill their vectors? A float32 row with a dense mask has fewer vectors per thread.
+// Does row_in_registers have no more threads than staged_rows for a row that starts or ends inside a unit, and does the
+// row fill their vectors? For whole warps with a mask or a bias in 16 bits, and for float32 with a bias.
 bool fills_registers(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   const int32_t lanes = in_registers.lanes_per_row;
   const bool has_bias = call.mask == SoftmaxMask::bias;

@@ -94,7 +94,7 @@ int32_t max_lanes(const SoftmaxCall& call) {
   return call.mask != SoftmaxMask::dense || are_few || is_shared_and_long ? warp_lanes : max_staged_lanes;
 }
 
-// The most units that threads read at the same time from one bank of shared memory; 1 is the best.
+// The most units that threads read at the same time from the same banks of shared memory. 1: there are no conflicts.
 int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, const StagedRowOrder& order) {
   constexpr int32_t max_units = 16;  // of 8 bytes, in all banks
   const int32_t unit_shift = call.in_bytes == 2 ? 3 : 4, units = call.in_bytes == 2 ? max_units : max_units / 2;
@@ -106,9 +106,10 @@ int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, const StagedRowOr
   return most;
 }
 
-// That many conflicts are worth another order, more threads per row or larger blocks.
+// From this number of conflicts on another order, more threads per row or larger blocks are faster.
 constexpr int32_t many_bank_conflicts = 4;
 
+// The order of a block's rows with the fewest bank conflicts.
 StagedRowOrder choose_row_order(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
   StagedRowOrder best;
   const int32_t rows = threads / lanes;
@@ -123,7 +124,7 @@ StagedRowOrder choose_row_order(const SoftmaxCall& call, int32_t lanes, int32_t 
   return best;
 }
 
-// With the best order of a block's rows.
+// The conflicts that this order leaves.
 int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
   return bank_conflicts(call, lanes, choose_row_order(call, lanes, threads));
 }
@@ -156,6 +157,7 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   const auto holds = [&](int32_t lanes) { return find_kernel(query_of_lanes(call, lanes)) >= 0; };
   int32_t& lanes = config.lanes_per_row = 1;
   while (lanes < max_lanes(call) && !holds(lanes)) lanes = more_lanes(lanes);
+  // Twice the threads, where no order of the rows helps against bank conflicts.
   if (!has_single_columns(call) && lanes < warp_lanes && holds(2 * lanes)) {
     const int32_t conflicts = bank_conflicts(call, lanes, staged_threads);
     if (conflicts >= many_bank_conflicts && bank_conflicts(call, 2 * lanes, staged_threads) < conflicts) lanes *= 2;
