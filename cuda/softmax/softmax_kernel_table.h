@@ -3,6 +3,8 @@
 // the same table.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/namespaces.h"
@@ -209,7 +211,7 @@ constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int colu
 
 }  // namespace table
 
-// A plan gets the first kernel that takes it.
+// A plan gets the first kernel that takes it. The kernels of a mechanism are neighbours.
 inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
@@ -251,6 +253,12 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     table::with_score_terms(table::in_registers_backward(up_to_32_bits, 2)),
     table::with_row_scale(table::in_registers_backward(up_to_32_bits, 4, 2)),
     table::with_row_scale(table::converting(table::in_registers_backward(bits_16, 8))),
+    // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
+    // dense mask.
+    table::unaligned(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8, 2)),
+    table::unaligned(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
+    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_16, 4, 2))),
+    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
     table::in_shared(false, no_bias),
     table::in_shared(true, no_mask),
     // Whole rows by single columns, with a dense mask or a bias; then by units. The limits cap registers at 64, or 72;
@@ -315,12 +323,6 @@ inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // With row values.
     table::with_score_terms({SoftmaxKernel::two_pass_row, false, all_types, all_masks, 0, 0}),
     table::with_score_terms({SoftmaxKernel::two_pass_row, true, all_types, no_mask, 0, 0}),
-    // Rows of any alignment, with the sums of aligned ones. A kernel without a bias takes calls with and without a
-    // dense mask.
-    table::unaligned(table::in_registers(up_to_32_bits, no_bias, SoftmaxForm::any, 8, 2)),
-    table::unaligned(table::with_score_terms(table::in_registers(up_to_32_bits, bias_mask, SoftmaxForm::any, 8))),
-    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_16, 4, 2))),
-    table::unaligned(table::with_score_terms(table::in_registers_backward(bits_32, 8))),
 };
 constexpr int num_softmax_kernels = sizeof(softmax_kernels) / sizeof(softmax_kernels[0]);
 
@@ -342,9 +344,29 @@ constexpr bool answers(const SoftmaxKernelRow& row, const SoftmaxKernelQuery& qu
          row.whole_block == query.whole_block;
 }
 
-// The index of the query's kernel; -1: there is none.
-constexpr int find_kernel(const SoftmaxKernelQuery& query) {
+// The kernels of a mechanism in the table.
+struct SoftmaxKernelRange {
+  int begin = 0;
+  int end = 0;
+};
+constexpr int num_mechanisms = static_cast<int>(SoftmaxKernel::strided_rows) + 1;
+inline constexpr auto softmax_kernel_ranges = [] {
+  std::array<SoftmaxKernelRange, num_mechanisms> ranges = {};
   for (int i = 0; i < num_softmax_kernels; ++i) {
+    SoftmaxKernelRange& range = ranges[static_cast<size_t>(softmax_kernels[i].mechanism)];
+    if (range.end == 0) range.begin = i;
+    range.end = i + 1;
+  }
+  return ranges;
+}();
+constexpr SoftmaxKernelRange kernels_of(SoftmaxKernel mechanism) {
+  return softmax_kernel_ranges[static_cast<size_t>(mechanism)];
+}
+
+// The index of the query's kernel; -1: there is none. Every call asks several times.
+constexpr int find_kernel(const SoftmaxKernelQuery& query) {
+  const SoftmaxKernelRange range = kernels_of(query.mechanism);
+  for (int i = range.begin; i < range.end; ++i) {
     const SoftmaxKernelRow& row = softmax_kernels[i];
     if (answers(row, query) && query.vectors >= row.min_vectors && query.vectors <= row.max_vectors) return i;
   }
@@ -353,9 +375,11 @@ constexpr int find_kernel(const SoftmaxKernelQuery& query) {
 
 // The largest number of vectors that some kernel takes, whatever query.vectors is; 0: there is none.
 constexpr int max_kernel_vectors(const SoftmaxKernelQuery& query) {
+  const SoftmaxKernelRange range = kernels_of(query.mechanism);
   int vectors = 0;
-  for (const SoftmaxKernelRow& row : softmax_kernels)
-    if (answers(row, query) && row.max_vectors > vectors) vectors = row.max_vectors;
+  for (int i = range.begin; i < range.end; ++i)
+    if (answers(softmax_kernels[i], query) && softmax_kernels[i].max_vectors > vectors)
+      vectors = softmax_kernels[i].max_vectors;
   return vectors;
 }
 
