@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of softmax: which exist and what they take. A plan looks its kernel up in the table; the launch expands
-// the same table.
+// The table of softmax's kernels: which exist, and what each takes. A plan finds its kernel in the table. The launch
+// compiles every kernel of the table.
 #pragma once
 
 #include <array>
@@ -211,7 +211,7 @@ constexpr SoftmaxKernelRow strided(bool backward, int types, int words, int colu
 
 }  // namespace table
 
-// A plan gets the first kernel that takes it. The kernels of a mechanism are neighbours.
+// A plan gets the first kernel that takes it. The kernels of a mechanism are neighbours, so that few are searched.
 inline constexpr SoftmaxKernelRow softmax_kernels[] = {
     // Vectors of 16 bytes per thread. 8 vectors without a mask fit 64 registers, but the compiler would take 70. With
     // a dense mask that is unaligned, or that some threads do not read, they fit 80, but it would take 117 (16 bits)
@@ -377,9 +377,10 @@ constexpr int find_kernel(const SoftmaxKernelQuery& query) {
 constexpr int max_kernel_vectors(const SoftmaxKernelQuery& query) {
   const SoftmaxKernelRange range = kernels_of(query.mechanism);
   int vectors = 0;
-  for (int i = range.begin; i < range.end; ++i)
-    if (answers(softmax_kernels[i], query) && softmax_kernels[i].max_vectors > vectors)
-      vectors = softmax_kernels[i].max_vectors;
+  for (int i = range.begin; i < range.end; ++i) {
+    const SoftmaxKernelRow& row = softmax_kernels[i];
+    if (answers(row, query) && row.max_vectors > vectors) vectors = row.max_vectors;
+  }
   return vectors;
 }
 

@@ -54,7 +54,7 @@ void adapt_to_length(const SoftmaxCall& call, const Lanes& lanes, int32_t* vecto
   if (call.request.backward) return;
   // With 4 vectors per thread, no thread lacks one.
   const bool fits_4 = held(4) == call.row_vectors && held(4) < held(8);
-  // With 8, one warp has the row in place of two.
+  // With 8 vectors per thread, one warp holds a row for which 4 take two warps.
   const bool fits_warp = call.mask == SoftmaxMask::bias && call.in_bytes == 4 && lanes(4) == 2 * warp_lanes;
   if (*vectors == 8 && fits_4 && (call.has_dense || call.in_bytes == 4))
     *vectors = 4;
@@ -97,7 +97,7 @@ int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vector
 }
 
 // Is one of two inputs in L2, or are columns of both masked? Threads then need more vectors, so that enough loads are
-// in flight. Shorter rows keep their threads.
+// in flight. Very short rows with a bias keep their threads.
 bool reads_less(const SoftmaxCall& call) {
   constexpr int64_t min_bias_vectors = 8;
   if (call.request.backward) return call.has_interval && call.row_vectors >= warp_lanes;

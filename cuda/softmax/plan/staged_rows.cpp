@@ -109,24 +109,23 @@ int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, const StagedRowOr
 // From this number of conflicts on another order, more threads per row or larger blocks are faster.
 constexpr int32_t many_bank_conflicts = 4;
 
+struct OrderedRows {
+  StagedRowOrder order;
+  int32_t conflicts;
+};
+
 // The order of a block's rows with the fewest bank conflicts.
-StagedRowOrder choose_row_order(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
-  StagedRowOrder best;
+OrderedRows order_rows(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
   const int32_t rows = threads / lanes;
-  int32_t fewest = bank_conflicts(call, lanes, best);
-  if (fewest < many_bank_conflicts || !std::has_single_bit(static_cast<uint32_t>(rows))) return best;
+  OrderedRows best = {{}, bank_conflicts(call, lanes, {})};
+  if (best.conflicts < many_bank_conflicts || !std::has_single_bit(static_cast<uint32_t>(rows))) return best;
   for (int32_t step = 2; step < rows; step *= 2) {
     const int32_t n = rows / step;
     const StagedRowOrder order = {step, n - 1, std::countr_zero(static_cast<uint32_t>(n))};
     const int32_t conflicts = bank_conflicts(call, lanes, order);
-    if (conflicts < fewest) fewest = conflicts, best = order;
+    if (conflicts < best.conflicts) best = {order, conflicts};
   }
   return best;
-}
-
-// The conflicts that this order leaves.
-int32_t bank_conflicts(const SoftmaxCall& call, int32_t lanes, int32_t threads) {
-  return bank_conflicts(call, lanes, choose_row_order(call, lanes, threads));
 }
 
 constexpr int32_t masked_threads = 2 * warp_lanes;
@@ -143,8 +142,8 @@ int32_t threads_of_rows(const SoftmaxCall& call, int32_t lanes) {
     const int64_t warps = ceil_div(staged_masked_block_bytes, warp_lanes * call.row_bytes);
     return static_cast<int32_t>(std::clamp<int64_t>(warps * warp_lanes, masked_threads, max_threads));
   }
-  const int32_t conflicts = bank_conflicts(call, lanes, masked_threads);
-  const bool are_fewer = conflicts >= many_bank_conflicts && bank_conflicts(call, lanes, max_threads) < conflicts;
+  const int32_t conflicts = order_rows(call, lanes, masked_threads).conflicts;
+  const bool are_fewer = conflicts >= many_bank_conflicts && order_rows(call, lanes, max_threads).conflicts < conflicts;
   return are_fewer ? max_threads : masked_threads;
 }
 
@@ -159,8 +158,9 @@ SoftmaxConfig choose_staged_rows(const SoftmaxCall& call) {
   while (lanes < max_lanes(call) && !holds(lanes)) lanes = more_lanes(lanes);
   // Twice the threads, where no order of the rows helps against bank conflicts.
   if (!has_single_columns(call) && lanes < warp_lanes && holds(2 * lanes)) {
-    const int32_t conflicts = bank_conflicts(call, lanes, staged_threads);
-    if (conflicts >= many_bank_conflicts && bank_conflicts(call, 2 * lanes, staged_threads) < conflicts) lanes *= 2;
+    const int32_t conflicts = order_rows(call, lanes, staged_threads).conflicts;
+    if (conflicts >= many_bank_conflicts && order_rows(call, 2 * lanes, staged_threads).conflicts < conflicts)
+      lanes *= 2;
   }
   if (lanes > warp_lanes) {
     config.block_threads = lanes;
@@ -221,7 +221,7 @@ void fill(const SoftmaxCall& call, StagedRows& mechanism, SoftmaxPlan* plan) {
   mechanism.has_unit_edges = !has_single_columns(call) && offset_step(call) < staged_unit_columns;
   mechanism.copies_rows = copies_rows(call);
   if (!has_single_columns(call))
-    mechanism.row_order = choose_row_order(call, plan->config.lanes_per_row, plan->config.block_threads);
+    mechanism.row_order = order_rows(call, plan->config.lanes_per_row, plan->config.block_threads).order;
   mechanism.second_offset_bytes = static_cast<int32_t>(segment_bytes(call, plan->config));
   mechanism.barrier_offset_bytes =
       mechanism.second_offset_bytes + static_cast<int32_t>(second_bytes(call, plan->config));

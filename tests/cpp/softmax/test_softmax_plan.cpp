@@ -181,7 +181,7 @@ TEST(rows_that_are_read_at_the_same_time_lie_in_different_banks) {
     }
 }
 
-// Two threads hold a row of 96 float16, but 4 do: of 192 bytes, every second row starts in the same bank.
+// Two threads could hold a row of 96 float16. Four do, because every second row of 192 bytes starts in the same bank.
 TEST(rows_in_the_same_banks_have_more_threads) {
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 96, true), h200).config.lanes_per_row == 4);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 88, true), h200).config.lanes_per_row == 2);
