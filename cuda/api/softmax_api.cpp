@@ -58,10 +58,13 @@ Status find_sizes(int32_t rank, const int64_t* shape, const int64_t* strides, fl
   *sizes = {.columns = shape[rank - 1], .y_dtype = y_dtype};
   bool overflows = false;
   for (int d = 0; d < rank - 1; ++d) {
-    if (shape[d] == 1) continue;
-    sizes->members_are_neighbours = is_shared(shape, strides, d);
-    int64_t& rows = sizes->members_are_neighbours ? sizes->members : sizes->groups;
-    overflows |= __builtin_mul_overflow(rows, shape[d], &rows);
+    if (is_shared(shape, strides, d)) {
+      sizes->member_rows = 1;
+      overflows |= __builtin_mul_overflow(sizes->members, shape[d], &sizes->members);
+    } else {
+      overflows |= __builtin_mul_overflow(sizes->groups, shape[d], &sizes->groups);
+      overflows |= __builtin_mul_overflow(sizes->member_rows, shape[d], &sizes->member_rows);
+    }
   }
   int64_t num_rows = 0;
   if (overflows || __builtin_mul_overflow(sizes->groups, sizes->members, &num_rows))

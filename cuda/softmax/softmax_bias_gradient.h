@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flowk_masked_softmax_backward_dbias(): request, plan, run, explain. One mechanism, bias_gradient.
+// flowk_masked_softmax_backward_dbias(): request, plan, run, explain. Two mechanisms,
+// bias_gradient_in_registers and, for all other calls, bias_gradient.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,14 @@
 
 namespace flowk::softmax {
 
-constexpr int max_bias_gradient_threads = 512;  // per block
-constexpr int max_bias_gradient_vectors = 4;    // of 16 bytes of dy, and of y, that a thread holds at most
+constexpr int max_bias_gradient_threads = 512;    // per block
+constexpr int bias_gradient_vectors_at_once = 4;  // that a thread of bias_gradient loads
+constexpr int max_bias_gradient_vectors = 4;      // of 16 bytes of dy, and of y, that a thread has in registers at most
 
 // The rows that share one row of the bias are a group; they are its members. The dimensions over which the bias is
 // shared are the innermost ones of SoftmaxParams::rows: row = group * members + member. The members of a group are in
 // chunk_blocks * block_chunks chunks: chunk i has the members i, i + chunks, ... A block has block_chunks chunks of
-// each of 2^groups_shift neighbouring groups; lanes_per_row threads take one chunk.
+// each of 2^groups_shift neighbouring groups; lanes_per_row threads take one chunk, member by member.
 struct BiasGradient {
   unsigned char* dbias = nullptr;
   flowk_dtype dbias_dtype = FLOWK_FLOAT32;
@@ -34,13 +36,16 @@ struct BiasGradient {
   Divider group_blocks;  // num_group_blocks, if there are several chunk blocks
   WideDivider columns;
   unsigned char* partials = nullptr;
-  // The sums of a block's rows, row_sums elements each; in the workspace if they do not fit in shared memory.
+  // The sums of a block's rows, row_sums elements each; in the workspace if they do not fit in shared memory. With
+  // in_registers only to change threads, and to add up the chunks of a block.
   unsigned char* sums = nullptr;
   int64_t row_sums = 0;
   int64_t block_sums = 0;
   int32_t sums_offset_bytes = 0;        // in shared memory
   int32_t vectors_per_thread = 0;       // of a row's frame
-  int32_t held_vectors = 0;             // of them; the others are loaded twice
+  int32_t vectors_at_once = 1;          // that a thread loads: of whole rows bias_gradient_vectors_at_once
+  bool in_registers = false;            // rows and sums
+  bool has_one_phase = true;            // the members of a chunk start at the same element of a vector
   bool has_edges = false;               // the columns are not whole vectors
   bool has_steps = false;               // members of a chunk are at a constant distance
   int64_t steps[3] = {};                // this distance in bytes, in dy, y and dx
@@ -55,7 +60,9 @@ struct BiasGradient {
 struct BiasGradientSizes {
   int64_t groups = 1, members = 1, columns = 0;
   flowk_dtype y_dtype = FLOWK_FLOAT32;
-  bool members_are_neighbours = false;  // the innermost dimension of several rows is one over which the bias is shared
+  // Rows from a row to the next one in the innermost dimension over which the bias is shared. 1: they are neighbours.
+  // 0: the bias is not shared.
+  int64_t member_rows = 0;
 };
 
 // A checked call. `softmax` is the call of flowk_masked_softmax_backward() with the same arguments, without a softcap

@@ -30,7 +30,7 @@ struct BiasCase {
 };
 
 BiasGradientSizes sizes_of(const BiasCase& one) {
-  return {one.groups, one.outer * one.inner, one.columns, one.dtype, one.inner > 1};
+  return {one.groups, one.outer * one.inner, one.columns, one.dtype, one.inner > 1 ? 1 : one.groups};
 }
 
 BiasGradientRequest request_of(const BiasCase& one) {
@@ -152,11 +152,11 @@ Results run_case(const BiasCase& one) {
 
 TEST(gradients_are_right_and_invariant_bits_do_not_depend_on_addresses_or_thread_orders) {
   // A row has one thread or a whole block. Its vectors are held, or loaded twice, and some rows are shorter than two
-  // vectors. The sums are in shared memory or in the workspace. A group has one chunk, or several in one block or in
-  // several blocks.
-  const int64_t shapes[][4] = {{3, 2, 2, 1},    {5, 4, 1, 5},  {2, 3, 4, 24},   {40, 3, 1, 49},
-                               {9, 1, 8, 64},   {2, 1, 3, 77}, {17, 1, 2, 520}, {2, 2, 1, 4104},
-                               {2, 1, 2, 4101}, {1, 3, 1, 33}, {900, 1, 3, 20}, {600, 5, 1, 9}};
+  // vectors. The sums are in registers, in shared memory or in the workspace. The members of a chunk start at the same
+  // element of a vector, or at different ones. A group has one chunk, or several in one block or in several blocks.
+  const int64_t shapes[][4] = {{3, 2, 2, 1},    {5, 4, 1, 5},    {2, 3, 4, 24},   {40, 3, 1, 49},  {9, 1, 8, 64},
+                               {2, 1, 3, 77},   {17, 1, 2, 520}, {2, 2, 1, 4104}, {2, 1, 2, 4101}, {1, 3, 1, 33},
+                               {900, 1, 3, 20}, {600, 5, 1, 9},  {24, 3, 1, 131}, {5, 3, 1, 2051}, {18, 3, 1, 257}};
   for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32, FLOWK_FLOAT64})
     for (const auto& [outer, groups, inner, columns] : shapes) {
       const BiasCase first = {dtype, dtype == FLOWK_FLOAT64 ? dtype : FLOWK_FLOAT32, outer, groups, inner, columns};
@@ -221,13 +221,51 @@ TEST(the_order_of_the_sums_depends_on_sizes_and_type_alone) {
       CHECK(chunks(plan) == chunks(other) && plan.gradient.members == 128);
       CHECK(plan.gradient.block_chunks == other.gradient.block_chunks);
       CHECK(plan.params.lanes_per_row == other.params.lanes_per_row && plan.launch.uses_pdl && !other.launch.uses_pdl);
-      CHECK(chunks(plan) == 1 || plan.gradient.members / chunks(plan) >= 8);
+      CHECK(chunks(plan) == 1 || plan.gradient.members / chunks(plan) >= (plan.gradient.chunk_blocks > 1 ? 8 : 4));
       CHECK(plan.gradient.chunk_blocks == 1 || plan.launch.num_blocks <= 1024);
       CHECK((plan.sum_launch.num_blocks > 0) == (plan.gradient.chunk_blocks > 1));
       // What the header says of the size, in bytes of dy and y.
       if (columns < 28000) CHECK(5 * workspace_bytes_of(one) <= 128 * groups * columns * 4 + 5 * 128);
       CHECK(plan.launch.shared_bytes <= h200.shared_bytes_per_block && other.launch.shared_bytes <= 49152);
     }
+}
+
+TEST(rows_and_sums_are_in_registers_if_a_block_holds_the_row) {
+  const auto plan_of = [](const BiasCase& one) {
+    BiasGradientPlan plan;
+    plan_bias_gradient(request_of(one), h200, &plan);
+    return plan.gradient;
+  };
+  for (const flowk_dtype dtype : {FLOWK_FLOAT16, FLOWK_BFLOAT16, FLOWK_FLOAT32})
+    for (const int64_t columns : {49, 64, 1500, 4096}) {
+      BiasCase one = {dtype, FLOWK_FLOAT32, 64, 24, 1, columns};
+      CHECK(plan_of(one).in_registers);
+      one.lead = 1;
+      CHECK(plan_of(one).in_registers || columns % 8 == 0);
+      one.lead = 0;
+      one.log = true;
+      CHECK(!plan_of(one).in_registers);
+      one.log = false;
+      one.is_invariant = true;
+      CHECK(!plan_of(one).in_registers);
+    }
+  CHECK(!plan_of({FLOWK_FLOAT16, FLOWK_FLOAT16, 64, 24, 1, 16392}).in_registers);
+  CHECK(!plan_of({FLOWK_FLOAT64, FLOWK_FLOAT64, 64, 24, 1, 64}).in_registers);
+}
+
+TEST(members_of_a_chunk_start_at_one_element_of_a_vector_where_a_block_has_enough_chunks) {
+  const auto has_one_phase = [](int64_t outer, int64_t groups, int64_t inner, int64_t columns) {
+    const BiasCase one = {FLOWK_FLOAT16, FLOWK_FLOAT16, outer, groups, inner, columns};
+    BiasGradientPlan plan;
+    plan_bias_gradient(request_of(one), h200, &plan);
+    return plan.gradient.has_one_phase;
+  };
+  CHECK(has_one_phase(256, 3 * 49, 1, 49));      // 7203 elements from member to member, and 8 chunks
+  CHECK(has_one_phase(16, 8 * 197, 1, 197));     // whole vectors from member to member
+  CHECK(has_one_phase(1, 64, 12 * 257, 257));    // neighbours
+  CHECK(!has_one_phase(18, 3 * 257, 1, 257));    // too few members for 8 chunks
+  CHECK(!has_one_phase(64, 3 * 2051, 1, 2051));  // a row per block
+  CHECK(!has_one_phase(64, 12, 257, 257));       // members in two dimensions
 }
 
 TEST(a_bias_that_no_row_has_gets_zeros) {

@@ -67,7 +67,9 @@ SHAPES = {
     "chunks": ((150, 3, 65), (3, 65)),
     "the whole shape": ((2, 3, 16), (2, 3, 16)),
     "one column": ((6, 4, 1), (4, 1)),
+    "rows that start at different elements of a vector": ((18, 3, 131), (3, 131)),
     "a block per row": ((3, 2, 2100), (2, 2100)),
+    "a block per row, at different elements": ((5, 3, 2051), (3, 2051)),
     "vectors held and loaded twice": ((2, 2, 17000), (1, 2, 17000)),
 }
 
