@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and its gradient of short rows, up to 7,168 columns under a dense mask, that start and end anywhere: a block
+// Softmax and its gradient of short rows, up to 10,240 columns under a dense mask, that start and end anywhere: a block
 // copies a segment of whole rows to shared memory by 16-byte vectors, computes the results in place by columns or by
 // units of 4 columns, and copies them out.
 #pragma once

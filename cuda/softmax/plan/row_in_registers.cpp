@@ -83,6 +83,11 @@ bool takes_few_vectors(const SoftmaxCall& call) {
          call.row_bytes <= dense_tails_of_4_vectors_bytes;
 }
 
+// Is a float32 row with a scale so short that more threads, with 4 vectors each, are faster?
+bool is_short_with_row_scale(const SoftmaxCall& call) {
+  return call.in_bytes == 4 && !call.has_tails && call.row_bytes <= row_scale_of_4_vectors_bytes;
+}
+
 // Threads per block if a row has a warp or less.
 int32_t short_row_threads(const SoftmaxCall& call, int32_t lanes, int32_t vectors) {
   const int32_t min_threads =
@@ -186,12 +191,13 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   if (!call.is_power_of_2) adapt_to_length(call, lanes, &vectors, &tuned_blocks);
   if (max_vectors == 16) take_16_vectors(call, lanes, &vectors, &tuned_blocks);
   vectors = std::min(vectors, max_vectors);
-  // With a softcap threads hold more than vectors: more blocks are better than more vectors. With a scale per row
-  // float32 has no more vectors, nor has a bias alone in rows of any alignment.
+  // With a softcap threads hold more than vectors: more blocks are better than more vectors. A bias alone has no more
+  // vectors in rows of any alignment. With a scale per row a gradient has no more, and float32 of any alignment alone.
   const int32_t few_vectors = call.request.backward ? 2 : 4;
+  const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_vectors =
       (call.mask == SoftmaxMask::bias ? call.has_bias_alone && call.has_tails : call.has_score_terms) ||
-      takes_few_vectors(call) || (call.request.numbers[row_scale] != nullptr && max_vectors == few_vectors);
+      takes_few_vectors(call) || (has_row_scale && (max_vectors == few_vectors || is_short_with_row_scale(call)));
   if (has_few_vectors && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
     vectors = few_vectors;

@@ -19,15 +19,28 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   return has_costly_edges ? staged_edge_columns : INT64_MAX;
 }
 
+// Rows that share a mask and have a whole block in staged_rows: do they fill the vectors of row_in_registers, or have
+// threads of staged_rows few units of 16 bits?
+bool fills_registers_of_block(const SoftmaxCall& call, int64_t vectors, int32_t staged_lanes) {
+  constexpr int64_t few_unit_columns = int64_t{8} * staged_unit_columns;
+  return 100 * call.row_vectors >= filled_registers_of_block * vectors ||
+         (call.in_bytes == 2 && call.request.columns <= few_unit_columns * staged_lanes);
+}
+
 // Does row_in_registers have no more threads than staged_rows for a row that starts or ends inside a unit, and does the
-// row fill their vectors? For whole warps with a mask or a bias in 16 bits, and for float32 with a bias.
+// row fill their vectors? For whole warps with a mask or a bias in 16 bits, for float32 with a bias, and for whole
+// blocks with a mask that rows share.
 bool fills_registers(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   const int32_t lanes = in_registers.lanes_per_row;
+  const int64_t vectors = int64_t{lanes} * in_registers.as<RowInRegisters>().vectors_per_thread;
   const bool has_bias = call.mask == SoftmaxMask::bias;
+  if (call.mask == SoftmaxMask::dense && lanes > warp_lanes && rows_share(call, softmax_dense)) {
+    const int32_t staged_lanes = choose_staged_rows(call).lanes_per_row;
+    return staged_lanes > warp_lanes && fills_registers_of_block(call, vectors, staged_lanes);
+  }
   if (!may_have_dense(call.mask) || (call.in_bytes == 2 ? lanes != warp_lanes : !has_bias || lanes > warp_lanes))
     return false;
   if (first_column_step(call, staged_unit_columns) == staged_unit_columns) return false;
-  const int64_t vectors = int64_t{lanes} * in_registers.as<RowInRegisters>().vectors_per_thread;
   const int32_t fill = has_bias && call.in_bytes == 2 ? filled_registers_with_16_bit_bias : filled_registers;
   return 100 * call.row_vectors >= fill * vectors && choose_staged_rows(call).lanes_per_row >= lanes;
 }

@@ -85,12 +85,12 @@ bool shares_mask(const SoftmaxCall& call) { return has_mask(call) && rows_share(
 // A row has 2^n lanes of a warp, or whole warps, which are then the block.
 int32_t more_lanes(int32_t lanes) { return lanes < warp_lanes ? 2 * lanes : lanes + warp_lanes; }
 
-// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers, and long rows
-// that share a mask find it in L1.
+// The most lanes for which staged_rows is the fastest. Few rows have more threads in row_in_registers. There long rows
+// of whole vectors find a mask that they share in L1.
 int32_t max_lanes(const SoftmaxCall& call) {
   const bool are_few = call.rows.num_rows < blocks_per_multiprocessor * call.device.num_multiprocessors;
-  const bool is_shared_and_long =
-      shares_mask(call) && (call.in_bytes == 2 || call.request.columns > staged_32_bit_shared_mask_columns);
+  const bool is_shared_and_long = shares_mask(call) && !call.has_tails &&
+                                  (call.in_bytes == 2 || call.request.columns > staged_32_bit_shared_mask_columns);
   return call.mask != SoftmaxMask::dense || are_few || is_shared_and_long ? warp_lanes : max_staged_lanes;
 }
 
