@@ -116,49 +116,59 @@ __device__ __forceinline__ const unsigned char* row_of_logits(const Logits& logi
   return address;
 }
 
-// Loads kBatch vectors, at columns first, first + step, ... before `end`; `first` may be negative. Columns that do not
-// exist are -infinity. All elements are negated if the scale is negative. Vectors of a row that is not aligned to 16
-// bytes are put together from two, so that a thread has the same columns of every row. `readable` elements are in
-// memory from the row's first one. Returns whether all vectors and their columns exist, which is so for most threads:
-// their loads have no branches between them.
-template <class T, int kBatch>
-__device__ __forceinline__ bool load_batch(const Logits& logits, const unsigned char* row, int readable, int first,
-                                           int step, int end, uint4* loaded) {
+// The elements that are in memory before a row's first one and behind its last one, or fewer of them.
+struct ElementsAround {
+  int before = 0, behind = 0;
+  __device__ __forceinline__ ElementsAround(const Logits& logits, int64_t row, int64_t num_rows) {
+    if (!logits.is_packed) return;
+    constexpr int64_t enough = int64_t{1} << 20;
+    before = static_cast<int>(min(row * logits.columns, enough));
+    behind = static_cast<int>(min((num_rows - 1 - row) * logits.columns, enough));
+  }
+};
+
+// Loads kBatch vectors, at columns first, first + step, ...; `first` may be negative. Columns past the row's ends are
+// -infinity, or elements of the neighbouring rows. With kReadsOn the vectors past the row's last one are read too, if
+// they are in memory: a test for each takes longer. All elements are negated if the scale is negative. Vectors of a row
+// that is not aligned to 16 bytes are put together from two, so that a thread has the same columns of every row.
+template <class T, int kBatch, bool kReadsOn>
+__device__ __forceinline__ void load_batch(const Logits& logits, const unsigned char* row, const ElementsAround& around,
+                                           int first, int step, uint4* loaded) {
   constexpr int W = vector_width<T>, size = static_cast<int>(sizeof(T));
   const unsigned char* const address = row + static_cast<int64_t>(first) * size;
   const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(address) % vector_bytes);
-  const int last = first + (kBatch - 1) * step, num_read = shift == 0 ? W : 2 * W - shift / size;
-  const bool is_whole = first >= 0 && last < end && last + num_read <= readable;
-  if (is_whole) {
+  const int last_of_batch = first + (kBatch - 1) * step;
+  const int last = kReadsOn ? last_of_batch : min(last_of_batch, logits.columns - 1);
+  const int num_read = shift == 0 ? W : 2 * W - shift / size;
+  const auto exists = [&](int i) { return kReadsOn || first + i * step < logits.columns; };
+  uint4 absent = negative_infinity_vector<T>();
+  if (logits.negates) negate_vector<T>(&absent);
+  if (first >= -around.before && last - logits.columns + num_read <= around.behind) {
     const auto* const vectors = reinterpret_cast<const uint4*>(address - shift);
     const int vector_step = step / W;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) loaded[i] = vectors[i * vector_step];
+    for (int i = 0; i < kBatch; ++i) loaded[i] = exists(i) ? vectors[i * vector_step] : absent;
     if (shift != 0) {
       constexpr int at_once = kBatch < 4 ? kBatch : 4;  // more take too many registers
 #pragma unroll
       for (int first_of = 0; first_of < kBatch; first_of += at_once) {
         uint4 next[at_once];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) next[i] = vectors[(first_of + i) * vector_step + 1];
+        for (int i = 0; i < at_once; ++i)
+          next[i] = exists(first_of + i) ? vectors[(first_of + i) * vector_step + 1] : absent;
 #pragma unroll
         for (int i = 0; i < at_once; ++i) loaded[first_of + i] = shift_vectors(loaded[first_of + i], next[i], shift);
       }
     }
   } else {
-    uint4 absent = negative_infinity_vector<T>();
-    if (logits.negates) negate_vector<T>(&absent);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int column = first + i * step;
-      loaded[i] = column < end ? load_elements<T, false>(row, column, readable, shift, absent) : absent;
-    }
+    for (int i = 0; i < kBatch; ++i)
+      loaded[i] = exists(i) ? load_elements<T, false>(row, first + i * step, logits.columns, shift, absent) : absent;
   }
   if (logits.negates) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) negate_vector<T>(&loaded[i]);
   }
-  return is_whole;
 }
 
 // Calls use(std::true_type()) for the plain form, and use(std::false_type()) for the others, which share their code.

@@ -68,7 +68,8 @@ struct RowGradient {
 // The gradient of a chunk of one row per block, in vectors of dlogits; short rows have a warp each, or a part of one.
 // Chunks begin with a line of dlogits, because two blocks that write to one sector take longer if dlogits is logits.
 //   dlogits[row, j] = dz[j] * the derivative of z[j]   as RowGradient says
-// logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits. The others are (rows).
+// logits, dlogits (rows, columns), the last dimension contiguous; dlogits may be logits: elements of neighbouring rows,
+// which other threads may be writing, are read with a row's first and last vector and not used. The others are (rows).
 template <class T>
 __global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_threads, sizeof(T) == 2 ? 9 : 8))
     logits_gradient(const __grid_constant__ GridConstant<LogitsGradientParams> params) {
@@ -96,26 +97,24 @@ __global__ void __launch_bounds__(short_row_threads, fitting_blocks(short_row_th
   const int first_bytes = num_threads < warp_lanes ? vector_bytes : line_bytes;
   const int head = static_cast<int>(reinterpret_cast<uintptr_t>(out) % first_bytes / sizeof(T));
   const int first = (chunk * gradient_batch * num_threads + thread) * W - head, step = num_threads * W;
-  const auto store = [&](bool is_whole, auto vector_at) {
+  const auto store = [&](auto vector_at) {
 #pragma unroll
     for (int i = 0; i < gradient_batch; ++i) {
       const int column = first + i * step;
-      if (is_whole)
-        store_vector(reinterpret_cast<T*>(out) + column, vector_at(i));
-      else if (column < logits.columns)
-        store_elements<T, false>(out, column, logits.columns, vector_at(i));
+      if (column < logits.columns) store_elements<T, false>(out, column, logits.columns, vector_at(i));
     }
   };
   const int64_t target = load_target(params.targets, row);
   // The first half is loaded while the target is.
   constexpr int half = gradient_batch / 2;
+  const ElementsAround around(logits, row, params.num_rows);
   uint4 loaded[gradient_batch];
-  bool is_whole = load_batch<T, half>(logits, x, logits.columns, first, step, logits.columns, loaded);
-  if (target == params.targets.ignore_index) return store(false, [](int) { return uint4{0, 0, 0, 0}; });
+  load_batch<T, half, false>(logits, x, around, first, step, loaded);
+  if (target == params.targets.ignore_index) return store([](int) { return uint4{0, 0, 0, 0}; });
   const RowGradient<A> gradient(params, row, target);
-  is_whole &= load_batch<T, half>(logits, x, logits.columns, first + half * step, step, logits.columns, loaded + half);
+  load_batch<T, half, false>(logits, x, around, first + half * step, step, loaded + half);
   with_plain(logits.form, [&](auto plain) {
-    store(is_whole, [&](int i) {
+    store([&](int i) {
       return gradient.template of_vector<T, decltype(plain)::value>(logits, first + i * step, loaded[i]);
     });
   });

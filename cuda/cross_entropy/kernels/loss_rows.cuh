@@ -9,8 +9,7 @@
 namespace flowk::cross_entropy {
 
 // The results of a lane's row, with kBatch vectors per lane; more than 4 only if the row takes a warp, which may not
-// fill the second half of them. Vectors past the row's end are loaded with elements of the next rows, if they are in
-// memory, which are then replaced.
+// fill the second half of them. Elements of the next rows are replaced.
 template <class T, int kBatch>
 __device__ __forceinline__ void loss_of_row(const LossParams& params) {
   using A = ComputeType<T>;
@@ -25,11 +24,8 @@ __device__ __forceinline__ void loss_of_row(const LossParams& params) {
   const int64_t target = load_target(params.targets, row);
   const unsigned char* const x = row_of_logits(logits, row);
   const int first = lane * W, step = lanes * W, last = first + (kBatch - 1) * step;
-  const int64_t elements_behind = (logits.is_packed ? params.num_rows - row : int64_t{1}) * logits.columns;
-  constexpr int64_t enough = 1 << 20;
-  const int readable = static_cast<int>(elements_behind < enough ? elements_behind : enough);
   uint4 loaded[kBatch];
-  load_batch<T, kBatch>(logits, x, readable, first, step, readable, loaded);
+  load_batch<T, kBatch, true>(logits, x, {logits, row, params.num_rows}, first, step, loaded);
   if (last + W > logits.columns) {
     const ElementVector<T> absent = {negative_infinity_vector<T>()};
 #pragma unroll

@@ -228,8 +228,8 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   config.cluster_blocks = blocks;
   if (blocks == 1 && config.lanes_per_row <= warp_lanes)
     config.block_threads = short_row_threads(call, config.lanes_per_row, vectors);
-  // The tuned limit is for rows of 2^n vectors in more blocks than are resident at once.
-  if (call.is_power_of_2 && !has_few_vectors &&
+  // The tuned limit is for rows of 2^n vectors, without a scale per row, in more blocks than are resident at once.
+  if (call.is_power_of_2 && !has_few_vectors && !has_row_scale &&
       call.rows.num_rows * blocks > int64_t{tuning.resident_blocks} * call.device.num_multiprocessors)
     config.resident_blocks = tuning.resident_blocks;
   return config;
