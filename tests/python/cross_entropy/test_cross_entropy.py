@@ -101,6 +101,23 @@ def test_rules_of_infinities_nan_and_targets(name: str, arrays: HostArrays) -> N
 
 
 @pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("columns", [5, 45, 543, 1177, 9001])
+def test_nan_stays_in_its_row(name: str, columns: int, arrays: HostArrays) -> None:
+    """Rows that are not whole vectors are read together with the ends of their neighbours."""
+    clean, targets = problem(9, columns, DTYPES[name])
+    logits = clean.copy()
+    logits[1::2] = np.nan
+    found = []
+    for one in (clean, logits):
+        x, t = arrays.put(one), arrays.put(targets)
+        loss, lse = pyflowk.cross_entropy(x, t)
+        dlogits = pyflowk.cross_entropy_backward(x, t, lse, arrays.put(np.ones(9, arrays.fetch(lse).dtype)))
+        found.append([arrays.fetch(array)[::2] for array in (loss, lse, dlogits)])
+    for of_clean, of_logits in zip(*found):
+        np.testing.assert_array_equal(of_clean.astype(np.float64), of_logits.astype(np.float64))
+
+
+@pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("columns", [100, 5001, 33001])
 def test_a_row_has_the_same_bits_everywhere(name: str, columns: int, arrays: HostArrays) -> None:
     """In every batch, at every place and address, with any strides."""
