@@ -36,15 +36,15 @@ struct BiasGradient {
   Divider group_blocks;  // num_group_blocks, if there are several chunk blocks
   WideDivider columns;
   unsigned char* partials = nullptr;
-  // The sums of a block's rows, row_sums elements each; in the workspace if they do not fit in shared memory. With
-  // in_registers only to change threads, and to add up the chunks of a block.
+  // The sums of a block's rows, row_sums elements each; in the workspace if they do not fit in shared memory. In
+  // bias_gradient_in_registers they are where sums change threads, and where the chunks of a block are added up.
   unsigned char* sums = nullptr;
   int64_t row_sums = 0;
   int64_t block_sums = 0;
   int32_t sums_offset_bytes = 0;        // in shared memory
   int32_t vectors_per_thread = 0;       // of a row's frame
-  int32_t vectors_at_once = 1;          // that a thread loads: of whole rows bias_gradient_vectors_at_once
-  bool in_registers = false;            // rows and sums
+  int32_t vectors_at_once = 1;          // of bias_gradient: bias_gradient_vectors_at_once, or 1
+  bool in_registers = false;            // bias_gradient_in_registers takes the call
   bool has_one_phase = true;            // the members of a chunk start at the same element of a vector
   bool has_edges = false;               // the columns are not whole vectors
   bool has_steps = false;               // members of a chunk are at a constant distance

@@ -77,7 +77,8 @@ struct BiasGradientLayout {
  private:
   void choose_chunks(const BiasGradientSizes& sizes, int32_t element_bytes) {
     const int64_t most_chunks = std::max<int64_t>(sizes.members / min_chunk_members, 1);
-    // Members this far apart start at the same element of a vector, if the rows are contiguous.
+    // From a member to the next one, in elements past whole vectors; members `period` apart start at the same element
+    // of a vector. Both if the rows are contiguous.
     const auto member_step = static_cast<int32_t>(static_cast<uint64_t>(sizes.member_rows) *
                                                   static_cast<uint64_t>(sizes.columns) % static_cast<uint64_t>(width));
     const int64_t most_block_chunks = std::max<int64_t>(sizes.members / min_block_chunk_members, 1);
@@ -94,6 +95,7 @@ struct BiasGradientLayout {
     num_group_blocks = ceil_div(sizes.groups, int64_t{block_groups});
     const int64_t good_blocks =
         std::min(max_blocks / std::min(num_group_blocks, max_blocks), most_chunks / block_chunks);
+    // All chunks together are whole periods, if there are that many.
     const int64_t step = std::max(period / block_chunks, 1), blocks = std::max(good_blocks, int64_t{1});
     chunk_blocks = sizes.members == 0 ? 0 : static_cast<int32_t>(blocks < step ? blocks : blocks / step * step);
   }
