@@ -83,9 +83,17 @@ bool takes_few_vectors(const SoftmaxCall& call) {
          call.row_bytes <= dense_tails_of_4_vectors_bytes;
 }
 
-// Is a float32 row with a scale so short that more threads, with 4 vectors each, are faster?
-bool is_short_with_row_scale(const SoftmaxCall& call) {
-  return call.in_bytes == 4 && !call.has_tails && call.row_bytes <= row_scale_of_4_vectors_bytes;
+// Are there kernels of 4 and of 8 vectors for float32 rows with a scale?
+bool has_32_bit_row_scale(const SoftmaxCall& call) {
+  return call.request.numbers[row_scale] != nullptr && !call.request.backward && call.mask == SoftmaxMask::none &&
+         call.is_one_type && call.in_bytes == 4;
+}
+
+// Have these rows 4 vectors per thread? Short rows of whole vectors have kernels without heads and tails then. Under an
+// interval 8 vectors were not measured.
+bool has_32_bit_row_scale_of_4_vectors(const SoftmaxCall& call) {
+  return has_32_bit_row_scale(call) &&
+         (call.has_interval || (!call.has_tails && call.row_bytes <= row_scale_of_4_vectors_bytes));
 }
 
 // Threads per block if a row has a warp or less.
@@ -192,12 +200,11 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   if (max_vectors == 16) take_16_vectors(call, lanes, &vectors, &tuned_blocks);
   vectors = std::min(vectors, max_vectors);
   // With a softcap threads hold more than vectors: more blocks are better than more vectors. A bias alone has no more
-  // vectors in rows of any alignment. With a scale per row a gradient has no more, and float32 of any alignment alone.
+  // vectors in rows of any alignment.
   const int32_t few_vectors = call.request.backward ? 2 : 4;
-  const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_vectors =
       (call.mask == SoftmaxMask::bias ? call.has_bias_alone && call.has_tails : call.has_score_terms) ||
-      takes_few_vectors(call) || (has_row_scale && (max_vectors == few_vectors || is_short_with_row_scale(call)));
+      takes_few_vectors(call) || has_32_bit_row_scale_of_4_vectors(call);
   if (has_few_vectors && max_vectors >= few_vectors &&
       lanes(few_vectors, device_cluster_blocks(call.device)) <= max_row_threads) {
     vectors = few_vectors;
@@ -228,8 +235,9 @@ SoftmaxConfig choose_row_in_registers(const SoftmaxCall& call, const SoftmaxTuni
   config.cluster_blocks = blocks;
   if (blocks == 1 && config.lanes_per_row <= warp_lanes)
     config.block_threads = short_row_threads(call, config.lanes_per_row, vectors);
-  // The tuned limit is for rows of 2^n vectors, without a scale per row, in more blocks than are resident at once.
-  if (call.is_power_of_2 && !has_few_vectors && !has_row_scale &&
+  // The tuned limit is for rows of 2^n vectors in more blocks than are resident at once. Float32 rows with a scale are
+  // faster without it.
+  if (call.is_power_of_2 && !has_few_vectors && !has_32_bit_row_scale(call) &&
       call.rows.num_rows * blocks > int64_t{tuning.resident_blocks} * call.device.num_multiprocessors)
     config.resident_blocks = tuning.resident_blocks;
   return config;

@@ -74,11 +74,14 @@ TEST(a_batch_invariant_plan_depends_on_columns_types_and_masks_alone) {
       for (const int64_t columns : {1,    2,    7,    8,     16,    31,    32,    64,     77,     128,    344,    1000,
                                     1001, 3072, 4096, 14852, 16384, 20000, 41429, 131072, 151937, 200000, 1 << 20})
         for (const bool dense : {false, true})
-          for (const bool backward : {false, true}) {
+          for (const auto [backward, scales_rows] :
+               {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
             if (dense && backward) continue;
-            const auto plan_with = [&](int64_t rows, int64_t lead, int64_t gap) {
+            const auto plan_with = [&, scales_rows](int64_t rows, int64_t lead, int64_t gap) {
               SoftmaxRequest request = request_of(dtype, rows, columns, dense, backward);
               request.batch_invariant = true;
+              if (scales_rows) request.numbers[row_scale] = reinterpret_cast<const void*>(uintptr_t{64});
+              request.number_strides[row_scale][0] = scales_rows ? 1 : 0;
               const int64_t bytes = dtype_info(dtype).element_bytes;
               request.pointers[softmax_x] = static_cast<const char*>(request.pointers[softmax_x]) + lead * bytes;
               request.pointers[softmax_out] = static_cast<const char*>(request.pointers[softmax_out]) + gap * bytes;
@@ -133,6 +136,18 @@ TEST(a_thread_has_several_rows_of_few_vectors) {
   }
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 8, true), h200).config.kernel() != SoftmaxKernel::rows_by_vectors);
   CHECK(plan_of(request_of(FLOWK_FLOAT16, 1 << 20, 24), h200).config.kernel() != SoftmaxKernel::rows_by_vectors);
+}
+
+TEST(long_float32_rows_with_a_scale_have_8_vectors_per_thread) {
+  const auto vectors_of = [](flowk_dtype dtype, int64_t columns, bool backward = false) {
+    SoftmaxRequest request = request_of(dtype, 1 << 14, columns, false, backward);
+    request.numbers[row_scale] = reinterpret_cast<const void*>(uintptr_t{64});
+    request.number_strides[row_scale][0] = 1;
+    return plan_of(request, h200).config.as<RowInRegisters>().vectors_per_thread;
+  };
+  CHECK(vectors_of(FLOWK_FLOAT32, 4096) == 4 && vectors_of(FLOWK_FLOAT32, 8192) == 8);
+  CHECK(vectors_of(FLOWK_FLOAT32, 4099) == 8 && vectors_of(FLOWK_FLOAT32, 100001) == 8);
+  CHECK(vectors_of(FLOWK_FLOAT32, 3072, true) == 4 && vectors_of(FLOWK_FLOAT32, 4096, true) == 4);  // gradients
 }
 
 // A block of short rows reads at least 2.5 KB of x.
