@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(max_bias_gradient_threads)
     const int phase =
         gradient.has_frames ? static_cast<int>(reinterpret_cast<uintptr_t>(row.x) % vector_bytes / sizeof(T)) : 0;
     typename Terms::Partial partial = Terms::begin(params, static_cast<uint32_t>(linear), is_first);
-    const auto column_of = [&](int i) { return (own.lane + i * own.lanes) * width - phase; };
+    const auto column_of = [&](int i) { return own.template column_of<T>(i, phase); };
     const auto is_inside = [&](int column) { return column >= 0 && column + width <= row.columns; };
     const auto load = [&](int i, uint4(&inputs)[kInputs]) {
       const int column = column_of(i);

@@ -34,6 +34,11 @@ struct ChunkThread {
     chunk = chunk_block * gradient.block_chunks + chunk_in_block;
     chunks = gradient.chunk_blocks * gradient.block_chunks;
   }
+  // The first column of the thread's vector i in a row that starts at element `phase` of a vector.
+  template <class T>
+  __device__ __forceinline__ int column_of(int i, int phase) const {
+    return (lane + i * lanes) * vector_width<T> - phase;
+  }
   // Makes `row` the chunk's member among [first, first + chunks), from the chunk's previous member if first > 0.
   // Without such a member it has no columns. Threads of a warp may have different groups, so all of them take as many
   // members as the first chunk has. Returns the row's number in the grid's order.

@@ -34,8 +34,8 @@ __device__ __forceinline__ void load_elements_of_frame(const RowFrame<T, kMax>& 
   }
 }
 
-// The kernel's __launch_bounds__. No block of float32 has so many threads: the bound leaves a thread 96 registers, so
-// that a multiprocessor has 5 blocks of 128 threads.
+// The argument of the kernel's __launch_bounds__. The bound of float32 is above the largest block. With it the compiler
+// gives a thread at most 96 registers, and 5 blocks of 128 threads fit on a multiprocessor.
 template <class T>
 constexpr int bias_gradient_bound = sizeof(T) == 4 ? 640 : max_bias_gradient_threads;
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(bias_gradient_bound<Input>)
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       if (i > 0 && i >= gradient.vectors_per_thread) break;
-      const int column = (own.lane + i * own.lanes) * width - phase;
+      const int column = own.template column_of<T>(i, phase);
       if (column < params.columns) use(column, sums[i]);
     }
   };

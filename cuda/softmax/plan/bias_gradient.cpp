@@ -15,12 +15,14 @@
 namespace flowk::softmax {
 namespace {
 
-// A row costs each of its threads as much as thread_vectors vectors, besides the vectors themselves. Rows of up to a
-// warp share blocks of good_block_threads. Neighbouring rows of the bias that a block takes have near_bytes of dy, if
-// the tensor has them next to each other and the grid has good_threads; the other rows of the block are further chunks
-// of the same rows of the bias. A chunk has at least min_block_chunk_members members, so that the sums are a small part
-// of what is read, and min_chunk_members if several blocks have chunks of a row, whose sums are in memory. There are
-// several until the grid has max_blocks. Row "bias_gradient: chunks" of bench/tuning/softmax_h200.json.
+// Row "bias_gradient: chunks" of bench/tuning/softmax_h200.json.
+// thread_vectors: a row costs each of its threads as much as this number of vectors, besides the vectors themselves.
+// good_block_threads: rows of up to a warp share blocks of this size.
+// near_bytes: the neighbouring rows of a block have this much of dy together, if the grid has good_threads. The other
+//   rows of the block are further chunks of the same rows of the bias.
+// min_block_chunk_members: a chunk has at least this number of members, because the sums of all chunks are added up.
+// min_chunk_members: the same if several blocks have chunks of one row of the bias. Their sums are written to memory.
+// max_blocks: several blocks have chunks of one row of the bias until the grid has this many blocks.
 constexpr int32_t thread_vectors = 2, good_block_threads = 128;
 constexpr int64_t near_bytes = 512, good_threads = 65536;
 constexpr int64_t min_block_chunk_members = 4, min_chunk_members = 8, max_blocks = 1024;

@@ -19,41 +19,39 @@ int64_t max_staged_row_columns(const SoftmaxCall& call) {
   return has_costly_edges ? staged_edge_columns : INT64_MAX;
 }
 
-// Rows that share a mask and have a whole block in staged_rows: do they fill the vectors of row_in_registers, or have
-// threads of staged_rows few units of 16 bits?
+// Rows that share a mask and have a whole block in both mechanisms: do they fill the vectors of row_in_registers, or
+// have threads of staged_rows few units of 16 bits?
 bool fills_registers_of_block(const SoftmaxCall& call, int64_t vectors, int32_t staged_lanes) {
   constexpr int64_t few_unit_columns = int64_t{8} * staged_unit_columns;
   return 100 * call.row_vectors >= filled_registers_of_block * vectors ||
          (call.in_bytes == 2 && call.request.columns <= few_unit_columns * staged_lanes);
 }
 
-// Does row_in_registers have no more threads than staged_rows for a row that starts or ends inside a unit, and does the
-// row fill their vectors? For whole warps with a mask or a bias in 16 bits, for float32 with a bias, and for whole
-// blocks with a mask that rows share.
-bool fills_registers(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
+// Has row_in_registers no more threads than staged_rows for a row with tails that starts or ends inside a unit, and
+// does the row fill their vectors? For whole warps with a mask or a bias in 16 bits, for float32 with a bias, and for
+// whole blocks with a mask that rows share.
+bool fills_registers(const SoftmaxCall& call, const SoftmaxConfig& in_registers, const SoftmaxConfig& staged) {
+  if (!call.has_tails || !may_have_dense(call.mask)) return false;
   const int32_t lanes = in_registers.lanes_per_row;
   const int64_t vectors = int64_t{lanes} * in_registers.as<RowInRegisters>().vectors_per_thread;
   const bool has_bias = call.mask == SoftmaxMask::bias;
-  if (call.mask == SoftmaxMask::dense && lanes > warp_lanes && rows_share(call, softmax_dense)) {
-    const int32_t staged_lanes = choose_staged_rows(call).lanes_per_row;
-    return staged_lanes > warp_lanes && fills_registers_of_block(call, vectors, staged_lanes);
-  }
-  if (!may_have_dense(call.mask) || (call.in_bytes == 2 ? lanes != warp_lanes : !has_bias || lanes > warp_lanes))
-    return false;
+  if (!has_bias && lanes > warp_lanes && rows_share(call, softmax_dense))
+    return staged.lanes_per_row > warp_lanes && fills_registers_of_block(call, vectors, staged.lanes_per_row);
+  if (call.in_bytes == 2 ? lanes != warp_lanes : !has_bias || lanes > warp_lanes) return false;
   if (first_column_step(call, staged_unit_columns) == staged_unit_columns) return false;
   const int32_t fill = has_bias && call.in_bytes == 2 ? filled_registers_with_16_bit_bias : filled_registers;
-  return 100 * call.row_vectors >= fill * vectors && choose_staged_rows(call).lanes_per_row >= lanes;
+  return 100 * call.row_vectors >= fill * vectors && staged.lanes_per_row >= lanes;
 }
 
-// Is staged_rows faster than row_in_registers? It is for rows with tails, and for rows that leave many vectors of their
-// threads empty.
+// Is staged_rows faster than row_in_registers? It is for rows with tails that do not fill registers, and for rows that
+// leave many vectors of their threads empty.
 bool prefers_staged_rows(const SoftmaxCall& call, const SoftmaxConfig& in_registers) {
   if (call.request.columns > max_staged_row_columns(call)) return false;
   const int64_t vectors = int64_t{in_registers.lanes_per_row} * in_registers.as<RowInRegisters>().vectors_per_thread;
   const auto has_less_than = [&](int32_t percent) { return 100 * call.row_vectors < percent * vectors; };
   if (call.request.backward && call.has_interval && (call.in_bytes == 4 || call.row_vectors >= warp_lanes))
     return has_less_than(staged_gradient_fill);
-  if (call.has_tails) return !fills_registers(call, in_registers);
+  if (call.has_tails) return true;
   const bool has_32_bit_bias = call.mask == SoftmaxMask::bias && call.in_bytes == 4;
   return call.mask != SoftmaxMask::scores && has_less_than(has_32_bit_bias ? staged_32_bit_bias_fill : staged_fill);
 }
@@ -122,11 +120,16 @@ SoftmaxConfig select_mechanism(const SoftmaxCall& call) {
   const bool has_row_scale = call.request.numbers[row_scale] != nullptr;
   const bool has_few_long_rows = num_rows <= max_split_rows && call.row_bytes >= few_rows_bytes;
 
+  const auto take_staged = [&](const SoftmaxConfig& in_registers) {
+    if (!prefers_staged_rows(call, in_registers)) return false;
+    const SoftmaxConfig staged = choose_staged_rows(call);
+    return !fills_registers(call, in_registers, staged) && take(staged);
+  };
   const auto take_registers = [&] {
     const SoftmaxConfig in_registers = choose_row_in_registers(call, tuning);
     return ((prefers_framed_softmax(call) || prefers_framed_gradients(call, in_registers)) &&
             take(choose_framed_rows(call))) ||
-           (prefers_staged_rows(call, in_registers) && take(choose_staged_rows(call))) || take(in_registers);
+           take_staged(in_registers) || take(in_registers);
   };
   const auto take_lanes = [&] {
     const SoftmaxConfig in_lanes = choose_rows_in_lanes(call);
